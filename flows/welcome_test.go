@@ -78,23 +78,33 @@ func TestAWelcomeIsOneMail(t *testing.T) {
 	}
 }
 
-// An account that can log in gets no welcome: its link would reset the password for days.
+// An account that can log in gets no welcome, and its old link is worth nothing: it would
+// reset the password for days.
 func TestOnlyNewUsersAreWelcomed(t *testing.T) {
-	for name, give := range map[string]func(*harness){
-		"password": func(b *harness) { b.update(true, func(a *record.Account) { a.Identities = nil }) },
-		"identity": func(b *harness) { b.update(true, func(a *record.Account) { a.PasswordHash = "" }) },
-		"passkey": func(b *harness) {
-			b.update(true, func(a *record.Account) { a.PasswordHash, a.Identities = "", nil })
+	for name, give := range map[string]func(*harness, record.Account){
+		"password": func(b *harness, full record.Account) {
+			b.update(false, func(a *record.Account) { a.PasswordHash = full.PasswordHash })
+		},
+		"identity": func(b *harness, full record.Account) {
+			b.update(false, func(a *record.Account) { a.Identities = full.Identities })
+		},
+		"passkey": func(b *harness, _ record.Account) {
 			must(b.t, b.Accounts.AddPasskey(b.t.Context(), b.Now(), b.load(), record.Passkey{Credential: []byte("key of alice"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newHarness(t)
-			give(b)
+			full := b.load()
+			b.update(true, func(a *record.Account) { a.PasswordHash, a.Identities = "", nil })
+			token := b.welcome()
+			give(b, full)
+			b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": token})
 			err := b.admin().Welcome(t.Context(), mnemocode, false)
-			if refused, ok := errors.AsType[*manage.Error](err); !ok || refused.Field != "password_set" || b.mail.count() != 0 || manage.ForUser(err) == nil {
+			if refused, ok := errors.AsType[*manage.Error](err); !ok || refused.Field != "password_set" || b.mail.count() != 1 || manage.ForUser(err) == nil {
 				t.Errorf("got %v and %d mails", err, b.mail.count())
 			}
+			b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+			b.must("auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
 		})
 	}
 }

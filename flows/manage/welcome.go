@@ -54,7 +54,7 @@ func (ad *Admin) mayWelcome(a record.Account) error {
 		return noWelcome("", "the company can mail no links: configure mail and recovery link")
 	case a.Email == "":
 		return noWelcome("primary_email", "primary_email: the account has none to mail the link to")
-	case a.PasswordHash != "" || a.Passkeys > 0 || len(a.Identities) > 0:
+	case a.HasCredential():
 		return noWelcome("password_set", "the account can log in already, and the link would be a long-lived way to reset its password: let its owner recover it")
 	case tenant.CheckStatus(a) != nil:
 		return noWelcome("status", "status: an account that is not active could not use the link")

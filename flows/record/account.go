@@ -198,6 +198,12 @@ type FailureCount struct {
 // hash of it and does not ask again.
 const ExternalPassword = "$webhook$"
 
+// HasCredential reports whether the account was given something to log in with, beyond what
+// it receives at its phone or email.
+func (a Account) HasCredential() bool {
+	return a.PasswordHash != "" || a.Passkeys > 0 || len(a.Identities) > 0
+}
+
 // LogsInByCode reports whether a login with a login id of the account needs a code in place
 // of a password. It is false of no account.
 func (a Account) LogsInByCode() bool { return a.ID != 0 && a.PasswordHash == "" }

@@ -167,6 +167,9 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	if a.ID != 0 {
 		c.SetAccount(a)
 	}
+	if c.welcomed && a.HasCredential() { // its link is valid for days, and is no recovery
+		return record.Account{}, wire.ErrTokenInvalid
+	}
 	return a, nil
 }
 
