@@ -54,11 +54,7 @@ func (c *channel) Ended(hash record.TokenHash) { c.publish(revocations, "d"+stri
 
 // EndedAll implements record.Feed.
 func (c *channel) EndedAll(e record.Revocation) {
-	kind := 'a'
-	if e.Account == 0 {
-		kind = 'c'
-	}
-	c.publish(revocations, fmt.Sprintf("%c%d %d %s", kind, e.Generation, e.Account, e.Company))
+	c.publish(revocations, fmt.Sprintf("a%d %d %s", e.Generation, e.Account, e.Company))
 }
 
 // Flush and SetLease are for those who listen.
