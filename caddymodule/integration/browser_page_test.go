@@ -592,8 +592,19 @@ func browserForgetsWhoLoggedOut(t *testing.T, s *site) {
 	b.fillsIn("alice@example.com", testPassword)
 	b.shows("h1", "changed.heading")
 	b.waits(`document.querySelector('.who b').textContent === 'alice@example.com' && document.querySelector('.lead b, .lead bdi').textContent === 'frank'`)
+	b.reloads("already", ".stack")
 	b.chooses("already.continue")
 	b.isUser("alice")
+	b.waits(`location.pathname === '/'`)
+
+	// Nor does who logs in after a logout on the login page.
+	b.open(s.URL + "/acme/login?return_to=/home")
+	b.sees("already", ".stack")
+	b.chooses("logout.submit")
+	b.isTold("notice.logout.done")
+	b.reloads("login", idField)
+	b.fillsIn("frank", testPassword)
+	b.isUser("frank")
 	b.waits(`location.pathname === '/'`)
 }
 

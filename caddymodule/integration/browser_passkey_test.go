@@ -182,7 +182,7 @@ func browserLogsInWithAPasskey(t *testing.T, s *site) {
 func browserWithoutAutofillOfPasskeys(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.choosesPasskeys()
-	b.startsWith(`delete PublicKeyCredential.isConditionalMediationAvailable`)
+	b.startsWith(`delete PublicKeyCredential.isConditionalMediationAvailable; delete AbortSignal.timeout`)
 	b.open(s.URL + "/home")
 	b.sees("login", idField)
 	if buttons := b.eval(`[...document.querySelectorAll('#screen button')].map((button) => button.textContent)`); len(buttons.([]any)) != 3 {

@@ -131,6 +131,20 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	b.waits(`location.pathname + location.search === '/acme/security?return_to=/orders' && document.activeElement.id === 'current'`)
 	b.chooses("security.cancel")
 
+	// Somebody else logs in in another tab. Nothing may be changed for that user from here.
+	sees := func(user string) {
+		t.Helper()
+		b.waits(`document.querySelector('#sessions .row button') && document.querySelector('.who b').textContent === ` + quote(user))
+	}
+	s.login("frank")
+	b.holds(s, s.login("frank"))
+	b.eval(`dispatchEvent(new Event('focus'))`)
+	sees("frank")
+	b.holds(s, s.begun("mgs_", record.Authorized, time.Now(), time.Now().Add(time.Hour)))
+	b.eval(`(dispatchEvent(new Event('visibilitychange')), document.querySelector('#sessions .row button').click())`) // to end all others
+	sees("alice@example.com")
+	s.get("/", old).wantStatus(http.StatusOK)
+
 	// Two-step login
 	b.chooses("security.twostep.turnoff")
 	b.submits()
@@ -200,6 +214,13 @@ func browserMovesToAnotherPhone(t *testing.T, s *site) {
 	b.judge("security-phone-new")
 	b.enters("newphone", "12")
 	b.complainsOf("newphone", "security.phone.invalid")
+	b.eval(`(() => {
+		const { fetch } = globalThis; // fails twice
+		let left = 2;
+		globalThis.fetch = (...request) => left-- > 0 ? Promise.reject(new TypeError('offline')) : fetch(...request);
+	})()`)
+	b.enters("newphone", "+370 600 00093")
+	b.tells("phone", "error.network") // nothing could have been saved
 	b.enters("newphone", "+370 600 00093")
 	b.waits(`document.activeElement.id === 'code'`)
 	b.judge("security-phone-code")
@@ -207,7 +228,8 @@ func browserMovesToAnotherPhone(t *testing.T, s *site) {
 	b.complainsOf("code", "security.contact.wrong")
 	inForce("+37060000003", "carol@example.com")
 	b.chooses("code.resend")
-	b.waits(`document.activeElement.id === 'code' && document.activeElement.value === ''`)
+	b.tells("phone", "notice.code.resent")
+	b.waits(`document.activeElement.id === 'code' && document.activeElement.value === '' && document.querySelector('#phone .link[aria-disabled]')`)
 	b.enters("code", s.sms.last("contact.code", "code"))
 	b.tells("phone", "security.phone.changed")
 	inForce(phone, "carol@example.com")

@@ -52,7 +52,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     let response, answer;
     const send = async () => {
       response = await fetch(`${base}/v2/${path}`, {
-        method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(timeout),
+        method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout?.(timeout),
         credentials: cookie ? 'include' : 'omit', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
       });
       answer = camel(await response.json());

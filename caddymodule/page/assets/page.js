@@ -169,7 +169,10 @@ const page = {
     this.turn++;
     this.sent(step);
     this.unanswered = undefined;
-    if (step.notice === 'logout.done') this.unchoose();
+    if (step.notice === 'logout.done') {
+      this.unchoose();
+      await aim();
+    }
     this.typed = from === screens.checkpassword || this.typed && from !== login;
     if (from === logout) return this.show(step, { screen: loggedOut });
     if (from === unconfirmed && step.state === 'start') Object.assign(step, { notice: 'lost.login', loginId: this.loginId });
@@ -177,7 +180,7 @@ const page = {
     this.former = JSON.parse(remembered('former') || 'null');
     keep('former', '');
     if (this.former && this.former.profileMnemocode !== step.profileMnemocode) {
-      wanted = '/'; // the rest is what the other user wanted to see
+      await aim();
       const { user } = await client.resume().catch(() => step);
       return this.show({ ...step, user }, { screen: changed });
     }
@@ -250,7 +253,7 @@ const page = {
     const { code, reason } = error;
     const { step, config } = this;
     const ways = [];
-    if (/^lock\.(password|disabled)$/.test(reason) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => this.show(step, { screen: recover })));
+    if (/^lock\.(password|disabled)$/.test(reason) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => step.recover ? this.show(step, { screen: recover }) : this.act(relogin, recover))); // a step-up has no recovery
     if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup') && !step.codeSpent) ways.push(button(t('backup.offer'), () => this.show(step, { screen: useBackupCode })));
     if (isRenewals(reason) && !step.codeSpent) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
     if (/^recovery/.test(code) && config.recovery.length > 1) ways.push(t('recover.another'));
@@ -295,6 +298,16 @@ async function find() {
     Object.assign(page, { stuck: mfa, stuckBy: error });
     return mfa ? error.step : relogin();
   }
+}
+
+// aim makes the page lead to the root: the rest is what another user wanted to see, also
+// after a reload.
+async function aim() {
+  wanted = '/';
+  await journey.home();
+  const here = new URL(location);
+  for (const name of ['return_to', 'fresh', 'mfa']) here.searchParams.delete(name);
+  history.replaceState(null, '', here.pathname + here.search);
 }
 
 // raise begins a step-up, or goes on with that of before a reload. If it sends a code, it says

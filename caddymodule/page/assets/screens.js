@@ -142,18 +142,17 @@ function validity(page, step) {
   const until = page.codeUntil(step);
   if (!step.phone || Number.isNaN(until)) return null;
   const element = el('p', { class: 'hint' });
-  every(page, () => {
+  every(element, () => {
     const left = (until - Date.now()) / 1000;
     element.replaceChildren(marked(left > 0 ? t('code.valid', { time: time(left) }) : t('code.over')));
   });
   return element;
 }
 
-// every calls tick now and each second, until the user leaves the screen.
-function every(page, tick) {
+// every calls tick now and each second, as long as the element is on the screen.
+function every(element, tick) {
   tick();
-  const ticking = setInterval(tick, 1000);
-  page.leave(() => clearInterval(ticking));
+  const ticking = setInterval(() => element.isConnected ? tick() : clearInterval(ticking), 1000);
 }
 
 // appDigits is how many digits a code of an app has, for which SMS have their own setting.
@@ -162,15 +161,22 @@ export const appDigits = 6;
 // pause keeps users who press again and again from using up their codes.
 const pause = 30_000;
 
-// resend returns a button that requests a code. It counts down after it was pressed.
-function resend(page, text, step, { then, kind } = {}) {
+// resend returns a button that requests a code.
+const resend = (page, text, step, { then, kind } = {}) => pausing(page, text, () => page.act(() => step.renewOTP(), then), kind);
+
+// pausing returns a button that counts down after it was pressed. The page has the time
+// when it may be pressed again.
+export function pausing(page, text, request, kind) {
   const made = button(text, () => {
     if (page.busy || Date.now() < page.again) return;
     page.again = Date.now() + pause;
-    page.act(() => step.renewOTP(), then);
+    request();
   }, kind);
-  every(page, () => {
-    const left = Math.ceil((page.again - Date.now()) / 1000);
+  let last = 0;
+  every(made, () => {
+    const left = Math.max(0, Math.ceil((page.again - Date.now()) / 1000));
+    if (left === last) return;
+    last = left;
     made.replaceChildren(marked(text), left > 0 ? ` (${time(left, 'narrow')(language)})` : '');
     if (left > 0) made.setAttribute('aria-disabled', 'true');
     else made.removeAttribute('aria-disabled');

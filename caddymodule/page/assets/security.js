@@ -4,7 +4,7 @@ import { connect, MnemogateError } from './client.js';
 import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, labelled, marked, say, submit, textOf, verbatim } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
-import { appDigits, codeField, isMasked, isolated, newPassword, username } from './screens.js';
+import { appDigits, codeField, isMasked, isolated, newPassword, pausing, username } from './screens.js';
 import { configOf, key, languages, seen } from './frame.js';
 import { device, ago, moment } from './device.js';
 import { creates, isNone, settle } from './passkey.js';
@@ -12,7 +12,7 @@ import { creates, isNone, settle } from './passkey.js';
 const screen = $('#screen');
 const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, language: () => language });
 
-let me, config, factors, sessions, passkeys, devices, tokens;
+let me, user, config, factors, sessions, passkeys, devices, tokens;
 let freshUntil = 0; // until then, changes need no new login
 let opened = null; // the dialog that is open, as 'password'
 let acting = false;
@@ -33,22 +33,36 @@ const needed = () => factors.mfaMissing ? 'mfa' : Date.now() + soon > freshUntil
 
 // Actions
 
-// act runs a request. An error is shown in the section of the dialog.
-async function act(section, dialog, work) {
+// act runs a request. An error is shown in the section of the dialog. Unless the request
+// only asks, it may have changed something if no answer came.
+async function act(section, dialog, work, asks = false) {
   if (acting) return;
   acting = true;
   const main = $(`#${section} .main`);
   busy(main, true);
   try {
+    await same;
     await work();
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
-    fail(section, dialog, error);
+    fail(section, dialog, error, asks);
   } finally {
     acting = false;
     busy(main, false);
   }
 }
+
+// Somebody else may have logged in in another tab. A change that is made here would be that
+// user's, so it waits until it is clear that the user is the same.
+let same;
+async function look() {
+  if (!user || document.hidden) return;
+  const now = await client.resume({ byCookie: true }).catch(() => null);
+  if (!now || now.profileMnemocode === user) return;
+  location.reload();
+  await new Promise(() => {}); // forever
+}
+for (const returns of ['focus', 'visibilitychange']) addEventListener(returns, () => { same = look(); });
 
 const fields = {
   'auth.password.invalid': 'current',
@@ -65,9 +79,9 @@ const typed = {
   tokens: ['paths', 'security.tokens.invalid', 'security.tokens.full'],
 };
 
-function fail(section, dialog, error) {
+function fail(section, dialog, error, asks) {
   const { code, reason, retryAfter } = error;
-  if (dialog && dialog === opened && ['network', 'service.unavailable'].includes(code)) return tell(section, t('security.unsure'), true);
+  if (!asks && dialog && dialog === opened && ['network', 'service.unavailable'].includes(code)) return tell(section, t('security.unsure'), true);
   if (reason === 'too_old') return toLogin(dialog, 'fresh');
   if (reason === 'mfa') return toLogin(dialog, 'mfa');
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
@@ -370,19 +384,21 @@ function contactSection(kind) {
   ];
 }
 
-const sendCode = (kind, value) => act(kind, kind, async () => {
+const sendCode = (kind, value, told = '') => act(kind, kind, async () => {
   const answer = await me[kind].send(value);
   sent = { value, token: answer.contactToken, to: answer.userPhone ?? answer.userEmail };
-  tell(kind, '');
+  tell(kind, told);
   show(kind);
   $('#code').focus();
-});
+}, true);
+
+const sending = { again: 0, get busy() { return acting; } };
 
 const codeForm = (kind) => form(kind, ({ code }) => change(kind, kind, () => me[kind].confirm(sent.token, code), t(sent.to === factors[kind]?.value ? 'security.contact.confirmed' : `security.${kind}.changed`)),
   t('code.submit'),
   el('div', { id: `${kind}-ask` }, isolated(kind === 'phone' ? 'code.sent' : 'security.email.sent', kind, sent.to)),
   codeField({ length: kind === 'phone' ? config.otp.length : 8, above: `${kind}-ask` }),
-  el('p', {}, button(t('code.resend'), () => sendCode(kind, sent.value))));
+  el('p', {}, pausing(sending, t('code.resend'), () => sendCode(kind, sent.value, t('notice.code.resent')))));
 
 // Passkeys
 
@@ -515,7 +531,7 @@ async function begin() {
     client.start(); // a login that has begun in this tab is over
     const step = await client.resume({ byCookie: true });
     if (step.state !== 'authorized') return toLogin();
-    me = step.me;
+    ({ me, profileMnemocode: user } = step);
     config = await configOf(client);
     await load();
   } catch (error) {

@@ -173,9 +173,14 @@ export function alert(text, ...ways) {
 // failed shows a page that could not begin, with a button to try again.
 export function failed(heading, error, again, ...ways) {
   const screen = $('#screen');
+  const retry = button(t('error.again'), () => {
+    if (retry.matches('.busy')) return;
+    busy(retry, true);
+    again();
+  }, 'main');
   screen.removeAttribute('aria-busy');
   $('main').dataset.screen = 'failed';
-  screen.replaceChildren(el('h1', { id: 'heading', tabindex: '-1' }, heading), el('p', { class: 'stack' }, button(t('error.again'), again, 'main')));
+  screen.replaceChildren(el('h1', { id: 'heading', tabindex: '-1' }, heading), el('p', { class: 'stack' }, retry));
   alert(textOf(error), ...ways);
   focus(screen);
 }

@@ -100,6 +100,7 @@ export const scenes = {
   'stepup-backup': raised({ factor: 'backup' }),
   'stepup-password': { ...raised({ factor: 'pwd', factors: ['pwd', 'otp'] }), at: '?fresh=60&cookie' },
   'stepup-password-wrong': { ...refused('stepup/check', fails(401, 'auth.password.invalid'), ...enter('password', 'x')), ...authorized, at: '?fresh=60&cookie', config: { step_up: true }, answers: { stepup: { stepup_token: 'preview', expires_in: 600, factors: ['pwd'], factor: 'pwd' }, 'stepup/check': fails(401, 'auth.password.invalid') } },
+  'stepup-password-locked': { ...raised({ factor: 'pwd', factors: ['pwd'] }), at: '?fresh=60&cookie', answers: { ...raised({ factor: 'pwd', factors: ['pwd'] }).answers, 'stepup/check': locked('lock.password') }, act: enter('password', 'right') },
   'stepup-none': { ...authorized, at: '?mfa=1&cookie', config: { step_up: true, self_service: true }, answers: { stepup: fails(403, 'auth.user.restricted', { reason: 'user.no_second_factor' }) } },
   'stepup-none-support': { ...authorized, at: '?mfa=1&cookie', config: { step_up: true }, answers: { stepup: fails(403, 'auth.user.restricted', { reason: 'user.no_second_factor' }) } },
   'login-changed': {
