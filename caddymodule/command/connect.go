@@ -237,7 +237,13 @@ func (c *cli) download(w io.Writer, path, broken string) (size int64, err error)
 // save downloads into a file that only its owner may read. The file gets its name once it is
 // whole, so that nothing can be mistaken for it.
 func (c *cli) save(output string, replace bool, path, broken string) (size int64, err error) {
+	if target, err := filepath.EvalSymlinks(output); err == nil {
+		output = target // replace the file, not a link to it
+	}
 	isFree := func() error {
+		if err := sqlite.RefuseIrregular(output); err != nil {
+			return err
+		}
 		if _, err := os.Lstat(output); replace || errors.Is(err, fs.ErrNotExist) {
 			return nil
 		} else if err != nil {

@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -154,6 +155,20 @@ func failedBackupLeavesNoFile(t *testing.T, s *site) {
 		s.cli("", "backup", "--output", file).want(1, "precious exists", "--force")
 		if data, err := os.ReadFile(file); string(data) != "precious" {
 			t.Errorf("it is %q now, %v", data, err)
+		}
+	})
+	s.run("what is no regular file", func(t *testing.T) { // such as /dev/null, which root could replace
+		for _, output := range []string{s.dir, s.dir + "/admin.sock"} {
+			s.cli("", "backup", "--output", output, "--force").want(1, "is no regular file")
+		}
+	})
+	s.run("a link", func(t *testing.T) {
+		file, link := filepath.Join(t.TempDir(), "file"), filepath.Join(t.TempDir(), "link")
+		must(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(file, link)))
+		s.cli("", "backup", "--output", link).want(1, "exists", "--force")
+		s.cli("", "backup", "--output", link, "--force").want(0)
+		if info := get(os.Stat(file))(t); info.Size() == 0 {
+			t.Error("the link was replaced, not the file")
 		}
 	})
 	s.run("no directory", func(t *testing.T) {

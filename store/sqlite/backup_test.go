@@ -182,6 +182,9 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 	if _, err := (Restore{From: file, To: file, Replace: true}).Run(bg); err == nil || !strings.Contains(err.Error(), "--to") {
 		t.Errorf("onto itself: %v", err)
 	}
+	if _, err := (Restore{From: file, To: t.TempDir(), Replace: true}).Run(bg); err == nil || !strings.Contains(err.Error(), "is no regular file") {
+		t.Errorf("to a directory: %v", err)
+	}
 	if _, err := (Restore{From: file + "-none", To: tempFile(t)}).Run(bg); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no backup: %v", err)
 	}

@@ -87,12 +87,24 @@ func (r Restore) mayReplace(to string) error {
 	if same {
 		return errors.New("the backup is the file to restore: name another with --to")
 	}
+	if err := RefuseIrregular(to); err != nil {
+		return err
+	}
 	for _, file := range append([]string{to}, sideFiles(to)...) {
 		if _, err := os.Lstat(file); err == nil && !r.Replace {
 			return fmt.Errorf("%s exists: if you no longer need it, replace it with --force", file)
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	return nil
+}
+
+// RefuseIrregular returns an error if the name is that of something else than a file. Root
+// could replace /dev/null.
+func RefuseIrregular(name string) error {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file: name another", name)
 	}
 	return nil
 }
