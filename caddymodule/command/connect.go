@@ -74,13 +74,18 @@ func (c *cli) accountsAPI() (*server, error) {
 		return nil, fmt.Errorf("--key-file: %s must hold one key and nothing else", c.keyFile)
 	}
 	return &server{
-		client:  &http.Client{CheckRedirect: guest.NoRedirects},
+		client:  clientOf(http.DefaultTransport.(*http.Transport).Clone()),
 		address: c.api,
 		root:    u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + "/",
 		key:     key,
 		what:    "the accounts API at " + c.api,
 		check:   "is --api the URL of an accounts API, with its path?",
 	}, nil
+}
+
+func clientOf(t *http.Transport) *http.Client {
+	t.ResponseHeaderTimeout = 10 * time.Minute // an import may hash many passwords at its end
+	return &http.Client{CheckRedirect: guest.NoRedirects, Transport: t}
 }
 
 const notRunning = "is Caddy running? If its admin endpoint is elsewhere, say where with --address"
@@ -100,12 +105,9 @@ func (c *cli) adminEndpoint() (*server, error) {
 		host = "127.0.0.1"                                // the host that Caddy's own commands send; it is not checked
 	}
 	return &server{
-		client: &http.Client{CheckRedirect: guest.NoRedirects, Transport: &http.Transport{
-			ResponseHeaderTimeout: 10 * time.Minute, // an import may hash many passwords at its end
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, parsed.Network, parsed.JoinHostPort(0))
-			},
-		}},
+		client: clientOf(&http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, parsed.Network, parsed.JoinHostPort(0))
+		}}),
 		address: address,
 		root:    "http://" + host + api.Root,
 		what:    "the admin endpoint at " + address,
@@ -170,12 +172,13 @@ func (s *server) refusalOf(response *http.Response) error {
 		exit = exitNotFound
 	case http.StatusConflict:
 		exit = exitConflict
-	case http.StatusServiceUnavailable:
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout: // also of a proxy
 		exit = exitUnreachable
 	}
 	if !known {
-		refusal = api.Error{Error: fmt.Sprintf("the server answered %s; %s", response.Status, s.check)}
+		refusal = api.Error{Error: "the server answered " + response.Status}
 		if exit != exitUnreachable {
+			refusal.Error += "; " + s.check
 			exit = exitFailed
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,6 +81,29 @@ func TestCommandsFollowNoRedirects(t *testing.T) {
 	s.cliAt(strings.TrimPrefix(server.URL, "http://"), "", "sessions", "end", "--all", "--company", "acme").want(1, "307")
 	if asked.Load() {
 		t.Error("the command followed the redirect")
+	}
+}
+
+// A proxy in front of the accounts API tells that the API did not answer.
+func TestAProxysRefusalIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	s := &site{t: t, dir: t.TempDir()}
+	writeFile(t, s.dir+"/key", "some-key-of-enough-characters")
+	for _, status := range []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} {
+		var asked atomic.Int32
+		server := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1) == 1 {
+				http.Error(w, "upstream failed", status)
+				return
+			}
+			io.WriteString(w, `{"created":1,"updated":0,"skipped":0,"failed":0}`)
+		}))
+		args := []string{"--api", server.URL, "--key-file", s.dir + "/key", "--company", "acme", "account"}
+		if o := s.cliAt("", "", append(args, "show", "a")...).want(4, "the server answered "+strconv.Itoa(status)); strings.Contains(o.errs, "--api") {
+			t.Errorf("it blames --api: %s", o.errs)
+		}
+		asked.Store(0)
+		s.cliAt("", `{"profile_mnemocode":"a"}`, append(args, "import")...).want(0, "1 created")
 	}
 }
 
