@@ -401,7 +401,7 @@ password, passkey or identity yet. The company needs mail and a recovery link.`,
 
 func (c *cli) explainCommand() *cobra.Command {
 	var address string
-	cmd := c.command("explain <login id> [--from <ip>]", "Says whether a login would work now", `Checks what a login checks, without the password and the code, and shows each
+	cmd := c.adminCommand("explain <login id> [--from <ip>]", "Says whether a login would work now", `Checks what a login checks, without the password and the code, and shows each
 step, and whatever stands in its way, with the error_code and reason that the
 user gets. Write the login id as the user types it. With --from, it also
 checks the limits of that address. It takes the client for no known device, and

@@ -52,7 +52,7 @@ instead, which withdraws it.`,
 // the one that renames it.
 func (c *cli) emptyCommand(use, short, long string) *cobra.Command {
 	var yes, resume bool
-	cmd := c.command(use, short, long+"\n\nWithout --yes, the command says this, and asks for the code.",
+	cmd := c.adminCommand(use, short, long+"\n\nWithout --yes, the command says this, and asks for the code.",
 		cobra.ExactArgs(argsOf(use)), func(args []string) error {
 			body, result := map[string]string{"company": args[0]}, "erased"
 			if len(args) == 2 {

@@ -496,7 +496,9 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 	at("reads-and-nothing-else", "", "account", "list").want(0, "bob")
 	at("reads-and-nothing-else", "", "account", "delete", "bob", "--yes").want(1, "the key does not have the right write")
 	at("another-key", "", "account", "list").want(1, "the key is wrong")
-	at(keyOfAll, "", "doctor").want(1, "leave --api out")
+	for _, args := range []string{"doctor", "account explain bob", "company erase old --yes", "company rename old new --yes", "company rotate-key"} {
+		at(keyOfAll, "", strings.Fields(args)...).want(1, "leave --api out")
+	}
 	// The wrong server does not seem to lack the account.
 	for _, path := range []string{"/api/acme", "/elsewhere"} {
 		s.cliAt("", "", "--api", s.URL+path, "--key-file", keyFile(keyOfAll), "--company", "acme", "account", "show", "bob", "--by", "mnemocode").want(1, "is --api the URL")
