@@ -140,7 +140,7 @@ func csvValue(column, cell string) (any, error) {
 			return parseIdentities(strings.Fields(cell))
 		}
 		fallthrough
-	case "disclaimers_accepted", "backup_code_hashes":
+	case "disclaimers_accepted", "backup_code_hashes", "passkeys":
 		if !json.Valid([]byte(cell)) {
 			return nil, errors.New("it must be a list in JSON")
 		}
