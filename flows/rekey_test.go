@@ -70,14 +70,15 @@ func TestLoginsGoOnWhileTheSecretIsReplaced(t *testing.T) {
 		}
 		return b.clock.After(0)
 	}
-	resealed, err := b.Rekey(t.Context(), record.Event{Name: record.StoreRekeyed})
-	if err != nil || resealed != 1 || b.load().TOTP == app {
-		t.Fatalf("%d apps, %v", resealed, err)
+	done, err := b.Rekey(t.Context(), record.Event{Name: record.StoreRekeyed})
+	if err != nil || done.Apps != 1 || !done.Continued.IsZero() || b.load().TOTP == app {
+		t.Fatalf("%v, %v", done, err)
 	}
 	logins()
 	// Again, as after an interruption.
-	if resealed, err := two.Rekey(t.Context(), record.Event{Name: record.StoreRekeyed}); err != nil || resealed != 0 {
-		t.Errorf("again: %d apps, %v", resealed, err)
+	again, err := two.Rekey(t.Context(), record.Event{Name: record.StoreRekeyed})
+	if err != nil || again.Apps != 0 || !again.Next.Equal(done.Next) || !again.Continued.Equal(done.Next.Add(-tokens.Overlap)) {
+		t.Errorf("again: %v, %v", again, err)
 	}
 	if secrets, err := b.Accounts.Secrets(t.Context()); err != nil || len(secrets) != 2 || rekeyed != 1 {
 		t.Errorf("%d secrets, %d events, %v", len(secrets), rekeyed, err)
@@ -112,16 +113,16 @@ func TestAnInterruptedRekeyGoesOn(t *testing.T) {
 	b.clock.advance(30 * time.Minute) // no node has sealed anything again
 	b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)})
 	b.After = b.clock.After
-	if resealed, err := b.node().Rekey(t.Context(), record.Event{}); err != nil || resealed != 1 {
-		t.Errorf("%d apps, %v", resealed, err)
+	if done, err := b.node().Rekey(t.Context(), record.Event{}); err != nil || done.Apps != 1 {
+		t.Errorf("%v, %v", done, err)
 	}
 	if secrets, err := b.Accounts.Secrets(t.Context()); err != nil || len(secrets) != 2 {
 		t.Errorf("%d secrets, %v", len(secrets), err)
 	}
 	b.clock.advance(2 * time.Hour) // the next leak
 	b.After = func(d time.Duration) <-chan time.Time { b.clock.advance(d); return b.clock.After(0) }
-	if resealed, err := b.Rekey(t.Context(), record.Event{}); err != nil || resealed != 1 {
-		t.Errorf("%d apps, %v", resealed, err)
+	if done, err := b.Rekey(t.Context(), record.Event{}); err != nil || done.Apps != 1 {
+		t.Errorf("%v, %v", done, err)
 	}
 	b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)})
 }
@@ -138,13 +139,13 @@ func TestARekeyFailsWithItsStore(t *testing.T) {
 		store.fails = true
 		return b.clock.After(0)
 	}
-	if resealed, err := b.Rekey(t.Context(), record.Event{}); !errors.Is(err, wire.ErrUnavailable) {
-		t.Errorf("%d apps, %v", resealed, err)
+	if done, err := b.Rekey(t.Context(), record.Event{}); !errors.Is(err, wire.ErrUnavailable) {
+		t.Errorf("%v, %v", done, err)
 	}
 	store.fails = false
 	b.After = b.clock.After
-	if resealed, err := b.Rekey(t.Context(), record.Event{}); err != nil || resealed != 1 {
-		t.Errorf("again: %d apps, %v", resealed, err)
+	if done, err := b.Rekey(t.Context(), record.Event{}); err != nil || done.Apps != 1 {
+		t.Errorf("again: %v, %v", done, err)
 	}
 }
 

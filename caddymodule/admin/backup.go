@@ -48,8 +48,8 @@ func backup(c *accounts.Call) error {
 
 // rekey answers after some 25 seconds. It goes on if it is repeated.
 func rekey(c *accounts.Call) error {
-	resealed, err := c.Service.Rekey(c.Context(), record.Event{Name: record.StoreRekeyed, Address: c.Address, Actor: record.ActorAdmin})
-	return c.Reply(http.StatusOK, api.Rekeyed{Apps: resealed}, err)
+	done, err := c.Service.Rekey(c.Context(), record.Event{Name: record.StoreRekeyed, Address: c.Address, Actor: record.ActorAdmin})
+	return c.Reply(http.StatusOK, api.Rekeyed(done), err)
 }
 
 type writerFunc func([]byte) (int, error)

@@ -93,7 +93,8 @@ func (c *cli) rekeyCommand() *cobra.Command {
 	return c.adminCommand("rekey", "Gives the store a new secret", `Gives the accounts store a new secret, after the database or a backup has
 leaked. All nodes use it within a minute, without a restart, and the command
 waits for that. Sessions, passkeys, passwords and logins that have begun stay as
-they are. You can repeat an interrupted command.
+they are. You can repeat an interrupted command: within an hour, it continues
+with the same secret, and says so.
 
 The secrets of authenticator apps are sealed again, but a thief knows them: see
 "The database, a backup or an export has leaked" in the runbook. New keys sign
@@ -102,7 +103,11 @@ addresses, phones and unknown login ids begin anew.`,
 		cobra.NoArgs, func([]string) error {
 			defer c.interruptible()()
 			return show(c, http.MethodPost, api.Root+"rekey", nil, func(done api.Rekeyed) error {
-				_, err := fmt.Fprintf(c.cmd.OutOrStdout(), "all nodes use the new secret; secrets of apps that were sealed again: %s\n", comma(done.Apps))
+				which := "the new secret"
+				if !done.Continued.IsZero() {
+					which = fmt.Sprintf("the secret of %s, which an earlier rekey made; another can be made from %s", done.Continued.Format(time.RFC3339), done.Next.Format(time.RFC3339))
+				}
+				_, err := fmt.Fprintf(c.cmd.OutOrStdout(), "all nodes use %s; secrets of apps that were sealed again: %s\n", which, comma(done.Apps))
 				return err
 			})
 		})

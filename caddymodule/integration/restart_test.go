@@ -240,6 +240,11 @@ func TestRekey(t *testing.T) {
 		}
 	}
 	o.want(0, "all nodes use the new secret; secrets of apps that were sealed again: 1\n")
+	began := time.Now()
+	s.cli("", "rekey").want(0, "all nodes use the secret of ", ", which an earlier rekey made; another can be made from ", "; secrets of apps that were sealed again: 0\n")
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("a repeated rekey took %v", took)
+	}
 	s.get("/", session).wantStatus(200)
 	s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": oathtool(t, secret, 30*time.Second)}).wantState(record.Authorized)
 	line := string(s.api(keyOfAll, "GET", "acme/export?secrets=true", nil).wantStatus(200).Body)

@@ -80,43 +80,53 @@ func (m *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 	return next.keys, next.err
 }
 
+// Rekeyed is what Rekey has done.
+type Rekeyed struct {
+	Apps      int       // whose secrets it sealed again
+	Next      time.Time // from when Rekey makes another secret
+	Continued time.Time // when the secret of an earlier call began, if this one continued it
+}
+
 // Rekey returns when all nodes use the new secret and all secrets of authenticator apps are
-// sealed with it, and how many it sealed again. Its event is emitted if it stores a secret.
-func (m *Manager) Rekey(ctx context.Context, event record.Event) (resealed int, err error) {
+// sealed with it. Its event is emitted if it stores a secret.
+func (m *Manager) Rekey(ctx context.Context, event record.Event) (done Rekeyed, err error) {
 	secrets, err := m.Accounts.Secrets(ctx)
 	if err != nil {
-		return 0, wire.Unavailable("loading the store's secrets", err)
+		return done, wire.Unavailable("loading the store's secrets", err)
 	}
 	newest := secrets[len(secrets)-1]
-	if newest.Number == 0 || !m.Now().Before(newest.Begins.Add(tokens.Overlap)) {
+	if newest.Number > 0 && m.Now().Before(newest.Begins.Add(tokens.Overlap)) {
+		done.Continued = newest.Begins
+	} else {
 		newest = record.Secret{Number: newest.Number + 1, Value: make([]byte, 32), Begins: m.Now().Add(secretBegins)}
 		rand.Read(newest.Value)
 		if err := m.Accounts.AddSecret(ctx, newest); errors.Is(err, record.ErrConflict) {
 			return m.Rekey(ctx, event) // continue with that of another call
 		} else if err != nil {
-			return 0, wire.Unavailable("storing a secret", err)
+			return done, wire.Unavailable("storing a secret", err)
 		}
 		m.Emit(ctx, event)
 	}
+	done.Next = newest.Begins.Add(tokens.Overlap).UTC()
 	select {
 	case <-m.after(newest.Begins.Add(secretRules).Sub(m.Now())):
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return done, ctx.Err()
 	}
 	// Not m.Keys: if the store does not answer, those are still of the old secret, and
 	// nothing would be sealed again.
 	if secrets, err = m.Accounts.Secrets(ctx); err != nil {
-		return 0, wire.Unavailable("loading the store's secrets", err)
+		return done, wire.Unavailable("loading the store's secrets", err)
 	}
 	keys, err := tokens.NewKeys(secrets, newest.Begins)
 	for company := range m.Companies {
 		if err == nil {
 			var n int
 			n, err = m.reseal(ctx, company, keys)
-			resealed += n
+			done.Apps += n
 		}
 	}
-	return resealed, err
+	return done, err
 }
 
 // reseal seals the secrets of a company's authenticator apps with the current secret. It is

@@ -338,7 +338,10 @@ type Counts struct {
 
 // Rekeyed is the response to a rekey.
 type Rekeyed struct {
-	Apps int `json:"apps"` // whose secrets were sealed again
+	Apps int       `json:"apps"` // whose secrets were sealed again
+	Next time.Time `json:"next"` // from when a rekey makes another secret
+	// When the secret of an earlier rekey began, if this one continued it.
+	Continued time.Time `json:"continued,omitzero"`
 }
 
 // NoAccount is the error of a path whose account does not exist.
