@@ -21,19 +21,19 @@ func TestConsolesOfTheRunbook(t *testing.T) {
 	t.Parallel()
 	need(t, "jq")
 	s := adminSite(t, siteConfig{audit: true})
-	for _, name := range []string{"alice", "bob"} {
-		s.admin("POST", "accounts", fields{"profile_mnemocode": name, "primary_email": name + "@example.com", "password": testPassword,
+	for mnemocode, name := range map[string]string{"alice": "alice", "-b": "bob"} {
+		s.admin("POST", "accounts", fields{"profile_mnemocode": mnemocode, "primary_email": name + "@example.com", "password": testPassword,
 			"status": "restricted", "oauth_identities": []fields{{"provider_id": 1, "subject": name}}, "control_question": "?", "control_answer": "!"}).wantStatus(201)
 		s.credentials(name+"@example.com", testPassword).want(wire.ErrUserRestricted)
-		s.admin("PATCH", "accounts/"+name, fields{"status": "active"}).wantStatus(200)
+		s.admin("PATCH", "accounts/"+mnemocode, fields{"status": "active"}).wantStatus(200)
 	}
-	s.importAll("?update=true", `{"profile_mnemocode":"bob","totp_secret":"JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"}`)
+	s.importAll("?update=true", `{"profile_mnemocode":"-b","totp_secret":"JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"}`)
 	page := pages(t)["docs/runbook.md"]
 	for _, heading := range []string{smsPumping, manyWrongPasswords, waveOfBreached, refusedTogether} {
 		page = strings.Replace(page, section(t, "docs/runbook.md", heading), "", 1)
 	}
 	s.runConsoles(page, regexp.MustCompile(`^$`))
-	for name, status := range map[string]string{"alice": "restricted", "bob": "active"} {
+	for name, status := range map[string]string{"alice": "restricted", "-b": "active"} {
 		s.admin("GET", "accounts/"+name, nil).wantField("must_set_password", false).wantField("password_set", true).wantField("status", status)
 	}
 	s.admin("GET", "accounts/alice", nil).wantField("control_question", nil)
