@@ -110,6 +110,9 @@ func TestCompaniesComeAndGo(t *testing.T) {
 			t.Errorf("the company has\n%s", got)
 		}
 		first.cli("", "company", "rename", "other", "new", "--yes").want(3, "has accounts already")
+		first.cli("", "account", "add", "configured", "--company", "other").want(0)
+		first.cli("", "company", "rename", "other", "new", "--yes", "--resume").want(3, "account configured", "its profile_mnemocode")
+		first.cli("", "account", "delete", "configured", "--company", "other", "--yes").want(0)
 		first.cli("", "company", "rename", "other", "new", "--yes", "--resume").want(0, "accounts: 0")
 
 		// The other node has not heard of the end of the company.

@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -48,7 +49,12 @@ func (ad *Admin) EmptyCompany(ctx context.Context, to string, within time.Durati
 			if time.Since(began) > within {
 				return accounts, false, nil
 			}
-			if err := empty(a); err != nil && !errors.Is(err, record.ErrNotFound) {
+			err := empty(a)
+			if taken, ok := errors.AsType[*record.TakenError](err); ok {
+				return accounts, false, &Error{409, "to", "", fmt.Sprintf("account %s can't move, since company %s has another with its %s: delete or change one of them, then go on with the rename",
+					a.Mnemocode, to, taken.Field), nil}
+			}
+			if err != nil && !errors.Is(err, record.ErrNotFound) {
 				return accounts, false, err
 			}
 			accounts++
