@@ -55,9 +55,10 @@ cut since: restore it with --unverified.
 
 All accounts are then as they were at the moment of the backup, also passwords
 and backup codes that were changed or used since. 'restore' revokes all
-sessions, pending logins, one-time codes and links, because those that were
-revoked or used since would be valid again. --keep-sessions keeps them: use it
-only if nobody could log in after the backup, as in a move to another machine.`,
+sessions, issued tokens, pending logins, one-time codes and links, and forgets
+known devices, because those that were revoked or used since would be valid
+again. --keep-sessions keeps them: use it only if nobody could log in after the
+backup, as in a move to another machine.`,
 		cobra.ExactArgs(1), func(args []string) (err error) {
 			if c.api != "" || c.address != "" {
 				return errors.New("restore needs no server: leave --api and --address out")

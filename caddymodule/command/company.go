@@ -23,16 +23,19 @@ passkeys. Counts of limits, under keyed hashes, expire with their windows.`),
 		c.emptyCommand("rename <code> <new code> [--yes] [--resume]", "Renames a company", `Moves all accounts of the company to the new code, with their passwords,
 passkeys, authenticator apps, backup codes, histories and locks.
 
-These are lost: all sessions, pending logins, codes and mailed links; known
-devices; the counts of limits and, with hardened, the locks of login ids; events
-that are not delivered when the old code leaves the configuration. Assertions
-get a new key, and name the new company.
+First remove its 'account' blocks from the Caddyfile, for good. With the old
+code, or with a restored backup, they would create these accounts again.
+
+These are lost: all sessions, issued tokens, pending logins, codes and mailed
+links; known devices; the counts of limits and, with hardened, the locks of
+login ids; events that are not delivered when the old code leaves the
+configuration. Assertions get a new key, and name the new company.
 
 When the command returns, write the new code into the configuration of each node
 and reload them; until then, nobody can log in. Apps need it in their paths, and
 backends wherever they read the company. Keep the RP ID of the passkeys, which
 work with no other. A rename that was interrupted goes on with --resume.`),
-		c.command("rotate-key [--company <code>]", "Gives a company a new key that signs assertions", `This is for keys in the store, which rotate every 30 days by themselves. The new
+		c.adminCommand("rotate-key [--company <code>]", "Gives a company a new key that signs assertions", `This is for keys in the store, which rotate every 30 days by themselves. The new
 key is published at once, and signs 20 minutes later. The old one stays
 published until its last assertion has expired. If a key has leaked, use 'rekey'
 instead, which withdraws it.`,

@@ -32,10 +32,11 @@ LAST USED is usually less than a minute before the last request.`, "sessions",
 
 func (c *cli) endSessionsCommand() *cobra.Command {
 	var all bool
-	cmd := c.byFlag(c.command("end (<account> [<session>] | --all --company <code>)", "Revokes sessions", `Revokes all sessions of an account, with its pending logins, one-time codes and
-recovery links. With the id of a session, as in 'sessions list', it revokes only
-that one; with --all, the sessions of all users of the company. They are revoked
-when the command returns, and on other nodes within 100 ms.`,
+	cmd := c.byFlag(c.command("end (<account> [<session>] | --all --company <code>)", "Revokes sessions", `Revokes all sessions of an account, with its pending logins, one-time codes,
+recovery links, known devices and issued tokens. With the id of a session, as in
+'sessions list', it revokes only that one; with --all, those of all users of the
+company. They are revoked when the command returns, and on other nodes within
+100 ms.`,
 		cobra.MaximumNArgs(2), func(args []string) error {
 			if all != (len(args) == 0) {
 				return errors.New("name an account, or add --all for all of the company")
