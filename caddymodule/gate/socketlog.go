@@ -28,10 +28,12 @@ type redactedLog struct {
 	hidden    []string // the headers of the answer that are not logged
 }
 
-// logCheck starts the log of a question, or returns nil if Caddy's own may show the answer.
+// logCheck starts the log of a question, or returns nil if Caddy's own may show the
+// question and the answer.
 func (h *Handler) logCheck(r *http.Request) *redactedLog {
 	hidden := h.Private()
-	if hidden == nil || h.accessLoggers(r) == nil {
+	mayHaveToken := h.WebSocketToken && r.Header[socketProtocols] != nil
+	if hidden == nil && !mayHaveToken || h.accessLoggers(r) == nil {
 		return nil
 	}
 	l := h.instead(r)

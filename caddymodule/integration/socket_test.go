@@ -163,6 +163,7 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 		mnemogate {
 			websocket_token
 			public /open /skipped
+			check /check
 		}
 		reverse_proxy /away* 127.0.0.1:1
 		reverse_proxy BACKEND`})
@@ -181,6 +182,7 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 	ask("PUT /away HTTP/1.1", protocols+bearer(token), 502)
 	ask("GET /away/socket HTTP/1.1", protocols+upgrade, 502)
 	ask("POST /acme/v2/auth/login HTTP/1.1", protocols, 401)
+	ask("GET /check HTTP/1.1", protocols+upgrade, 403)
 	r := s.request("POST", "/two", "")
 	r.Header.Set("Sec-WebSocket-Protocol", "mnemogate.bearer."+token)
 	r.Header.Set("User-Agent", "curious/1")
@@ -229,7 +231,7 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 		}
 	}
 	want := []string{
-		"error PUT /away 502 alice", "info GET /close 401 ", "info GET /old 401 ", "info GET /open?q=1 200 ",
+		"error PUT /away 502 alice", "info GET /check 403 ", "info GET /close 401 ", "info GET /old 401 ", "info GET /open?q=1 200 ",
 		"info POST /acme/v2/auth/login 401 ", "info POST /post?q=1 401 ", "info POST /two 401 ",
 	}
 	if slices.Sort(entries); !slices.Equal(entries, want) {
