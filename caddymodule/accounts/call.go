@@ -284,6 +284,7 @@ func (c *Call) mnemocode() string { return c.params["mnemocode"] }
 func (c *Call) refuse(err error) {
 	refusal := asError(err)
 	if p, ok := errors.AsType[*panics.Error](err); ok && c.App != nil {
+		app.CountDefect()
 		p.Log(c.App.Log(), "method", c.Method, "path", c.URL.Path)
 	} else if refusal.Cause != nil && c.App != nil {
 		c.App.Log().Warn("a request for accounts failed", "method", c.Method, "path", c.URL.EscapedPath(), "error", refusal.Cause)

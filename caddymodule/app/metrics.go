@@ -31,7 +31,7 @@ import (
 // sent.
 var (
 	requests = counters("mnemogate_requests_total",
-		"Requests to the auth API. route has no auth/, or is none; result is success or the error_code.",
+		"Requests to the auth API. route has no auth/, or is none; result is success, canceled (the client hung up) or the error_code.",
 		"company", "route", "result")
 	// With the label route alone, these are at most 170 series. With company and result,
 	// they could be hundreds of thousands.
@@ -43,7 +43,7 @@ var (
 		"Requests with a valid API key. key is its place in api_key, from 1, or page.",
 		"company", "key")
 	protected = counters("mnemogate_protected_requests_total",
-		"Requests for the application. result is pass, public (without a user) or the error_code.",
+		"Requests for the application. result is pass, public (without a user), canceled (the client hung up) or the error_code.",
 		"result", "reason")
 	locks = counters("mnemogate_locks_total",
 		"Locks and limits that were reached.",
@@ -105,7 +105,7 @@ var (
 
 	serviceErrors atomic.Uint64
 	defects       = desc("mnemogate_defects_total", "counter",
-		"Requests that got service.error, and failed background work. The log says why.")
+		"Requests that got service.error, defects of the accounts API, and failed background work. The log says why.")
 
 	// These are read from the running config at each scrape.
 	up = desc("mnemogate_up", "gauge",
@@ -298,14 +298,17 @@ func CountProtected(err error, anonymous bool) {
 	}
 }
 
-// resultLabel returns the label of an error, which is its code.
+// CountDefect counts an answer that says that mnemogate has a defect.
+func CountDefect() { serviceErrors.Add(1) }
+
+// resultLabel returns the label of an error, which is its code, unless the client hung up.
 func resultLabel(err error) string {
 	if err == nil {
 		return record.Success
 	}
 	code := wire.CodeOf(err)
-	if code == wire.ErrService {
-		serviceErrors.Add(1)
+	if code == wire.ErrUnavailable && errors.Is(err, context.Canceled) {
+		return "canceled"
 	}
 	return code.Code
 }

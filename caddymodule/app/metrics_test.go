@@ -19,6 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/sqlite"
 )
 
@@ -93,6 +94,17 @@ func TestPasswordsOfAnOldSystemAreCounted(t *testing.T) {
 		m := new(dto.Metric)
 		if err := migratePasswords.WithLabelValues("moving", result).Write(m); err != nil || m.GetCounter().GetValue() != want {
 			t.Errorf("%s: got %v, %v, want %v", result, m, err, want)
+		}
+	}
+}
+
+// A client that hung up is no sign that a service does not answer.
+func TestClientsThatHangUpHaveALabel(t *testing.T) {
+	for result, cause := range map[string]error{"canceled": fmt.Errorf("reading: %w", context.Canceled), "service.unavailable": io.ErrUnexpectedEOF} {
+		CountProtected(wire.Unavailable("loading the session", cause), false)
+		m := new(dto.Metric)
+		if err := protected.WithLabelValues(result, "").Write(m); err != nil || m.GetCounter().GetValue() != 1 {
+			t.Errorf("%s: got %v, %v", result, m, err)
 		}
 	}
 }

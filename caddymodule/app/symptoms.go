@@ -36,12 +36,15 @@ type watched struct {
 	what, advice string
 }
 
-var lostLines = prometheus.NewCounterFunc(prometheus.CounterOpts{}, func() float64 { return float64(logs.Lost()) })
+var (
+	lostLines       = prometheus.NewCounterFunc(prometheus.CounterOpts{}, func() float64 { return float64(logs.Lost()) })
+	answeredDefects = prometheus.NewCounterFunc(prometheus.CounterOpts{}, func() float64 { return float64(serviceErrors.Load()) })
+)
 
 // symptoms lists what is watched. To watch more, add a line.
 var symptoms = []watched{
 	{"requests", requests, "result", wire.ErrUnavailable.Code, 3, .01, true, "requests got service.unavailable", "see what else failed here, and look for \"a service did not answer\" in the log"},
-	{"requests", requests, "result", wire.ErrService.Code, 1, 0, true, "requests got service.error", "look for \"internal error\" in the log, and report it"},
+	{"requests", answeredDefects, "", "", 1, 0, true, "requests got service.error", "look for \"internal error\" in the log, and report it"},
 	{"requests", requests, "result", wire.ErrRestricted.Code, 10, .1, false, "requests were refused by limits and locks", "mnemogate_locks_total and the audit log say by which; if users share an address or a proxy, see Shared addresses in docs/operators.md"},
 	{"requests", requests, "result", wire.ErrAPIKeyInvalid.Code, 10, .1, false, "requests had a wrong API key", "find the app that has an old key, or the stranger who has none"},
 	{"requests", requests, "result", wire.ErrCredentialsInvalid.Code, 30, .5, false, "logins had a wrong login id or password", "somebody may try stolen passwords: see the runbook"},
@@ -137,7 +140,11 @@ func Symptoms() (found []Symptom) {
 		for company, now := range w.read() {
 			hits, all := now.hits-before.counts[i][company].hits, now.all-before.counts[i][company].all
 			if hits >= w.least && hits >= w.share*all {
-				add(company, w.directive, fmt.Sprintf("in the last %s, %.0f of %.0f %s", since, hits, all, w.what), w.advice, w.failed)
+				count := fmt.Sprintf("%.0f of %.0f", hits, all)
+				if w.label == "" { // the metric counts nothing else
+					count = fmt.Sprintf("%.0f", hits)
+				}
+				add(company, w.directive, fmt.Sprintf("in the last %s, %s %s", since, count, w.what), w.advice, w.failed)
 			}
 		}
 	}

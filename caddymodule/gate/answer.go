@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -44,6 +45,9 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if !ok {
 		h.log.Error("internal error; please report it", "error", err, "ref", wire.RefOf(err))
 		code = wire.ErrService
+	}
+	if code == wire.ErrService {
+		app.CountDefect()
 	}
 	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message, Ref: wire.RefOf(err)}
 	header := w.Header()

@@ -42,6 +42,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 				service.ChangeFailed(r.Context(), route.Name(), clientAddress(r), found, err)
 			}
 		}()
+		defer h.contain(&err)
 		var company *tenant.Company
 		if company, found, err = service.User(r.Context(), request, 0); err != nil {
 			return err

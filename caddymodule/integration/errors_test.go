@@ -254,6 +254,29 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 	}
 }
 
+// Whatever API answers a defect, it is counted once, doctor tells of it, and the audit log
+// has it.
+func TestADefectIsCounted(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off\nsms panic\n" + account("alice", "") + "account bob {\nphone +37060000002\n}\n", handler: "self_service"})
+	token := s.login("alice")
+	defects := func() float64 { return s.scrape()["mnemogate_defects_total"] }
+	for i, ask := range []func(){
+		func() { s.post("auth/login", "", fields{"login_id": "+37060000002"}).want(wire.ErrService) },
+		func() { s.me("POST", "phone", token, fields{"phone": "+37060000003"}).want(wire.ErrService) },
+		func() {
+			s.admin("POST", "contacts", fields{"phone": "+37060000003"}).wantStatus(http.StatusInternalServerError)
+		},
+	} {
+		if ask(); defects() != float64(i+1) {
+			t.Errorf("request %d: %v defects are counted", i, defects())
+		}
+	}
+	s.cli("", "doctor").want(1, ", 3 requests got service.error")
+	s.audits(1, `"msg":"mnemogate.login.failure"`)
+	s.audits(1, `"msg":"mnemogate.account.change_failed"`)
+}
+
 // wantError checks the other properties of an error: its fields are those of all
 // errors and extra, and it contains no secrets. An element of extra is a name, which
 // may be followed by a space and the value.
