@@ -468,24 +468,27 @@ func (a *App) start(ctx context.Context) error {
 		})
 	}
 	a.workers.Go(func() { a.takeStock(ctx) })
-	a.workers.Go(func() { service.Run(ctx) })
-	go a.watch(ctx) // Cleanup waits for it, but not for a handler that does not return
+	a.workers.Go(func() { a.run(ctx, service) })
 	a.service.Store(service)
 	return nil
 }
 
-// watch does the work of a config that runs, until ctx ends. A config that fails to load
-// must not change the memory of the one that runs, and until it runs, other modules may
-// subscribe to events.
-func (a *App) watch(ctx context.Context) {
-	defer close(a.watcher.done)
+// run does the work of a config that runs, until ctx ends. A config that fails to load
+// must not deliver the events of the one that runs, nor change its memory, and until it
+// runs, other modules may subscribe to events.
+func (a *App) run(ctx context.Context, service *flows.Service) {
 	if !retry(ctx, 10*time.Millisecond, func() bool { return Running() == a }) {
+		close(a.watcher.done)
 		return
 	}
 	if memory, ok := a.sessions.(*memory.Memory); ok {
 		memory.SetLimit(a.Cache)
 	}
-	a.watcher.run(ctx)
+	go func() { // Cleanup waits for it, but not for a handler that does not return
+		defer close(a.watcher.done)
+		a.watcher.run(ctx)
+	}()
+	service.Run(ctx)
 }
 
 // createAccounts creates the configured accounts that don't exist, and forgets their

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -13,10 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store/sqlite"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -145,6 +150,45 @@ func TestNothingStartsWhenTheConfigHasEnded(t *testing.T) {
 	app.cancel()
 	if _, err := app.Service(t.Context()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A brokenStore is a module that returns a store beside its error, as a typed nil is one.
+type brokenStore struct{}
+
+func (brokenStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.accounts.broken"}
+}
+func (brokenStore) Key() string { return "broken" }
+func (brokenStore) Store() (guest.Store, error) {
+	var none *sqlite.Store
+	return none, io.ErrUnexpectedEOF
+}
+
+func TestAStoreThatCannotBeMadeIsAnError(t *testing.T) {
+	if _, err := newApp(t, t.TempDir()+"/a.db", "").use("store", brokenStore{}, ""); err != io.ErrUnexpectedEOF {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A receiver tells which events it got.
+type receiver chan record.OutboxEvent
+
+func (r receiver) Deliver(_ context.Context, e record.OutboxEvent) error {
+	r <- e
+	return nil
+}
+
+// The events of a config that fails to load are those of the one that runs, and so is their
+// receiver.
+func TestAConfigThatDoesNotRunDeliversNothing(t *testing.T) {
+	app, delivered := newApp(t, t.TempDir()+"/a.db", in("account alice", "login alice")), make(receiver, 1)
+	app.Companies["acme"].effective.Events = tenant.Events{Receiver: delivered, Timeout: time.Second, Retry: time.Second}
+	must(t, app.Start())
+	select {
+	case e := <-delivered:
+		t.Errorf("it has delivered %s", e.Type)
+	case <-time.After(time.Second):
 	}
 }
 

@@ -197,7 +197,10 @@ func (a *App) use(directive string, module any, more string) (*PooledStore, erro
 	key := g.Key() + more
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
 		made, err := g.Store()
-		return newPooledStore(key, name, made, a.Cache), err
+		if err != nil {
+			return nil, err
+		}
+		return newPooledStore(key, name, made, a.Cache), nil
 	})
 	if err != nil {
 		return nil, err
