@@ -61,7 +61,7 @@ func TestAnAppUsesTheModule(t *testing.T) {
 		"--module", "nodenext", "--types", "node", "--skipLibCheck", "steps.mts")
 	provider := startOpenID(t)
 	s := startNodes(t, siteConfig{
-		company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}\n" + account("kim", "second_factor\nphone +37060000009\n") + provider.provider(1, ""),
+		company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}\n" + account("kim", "second_factor\nphone +37060000009\n") + "account nora {\nphone +37060000019\n}\n" + provider.provider(1, ""),
 		more:    "company workers {\napi_key " + testKey + "\ncaptcha pow 12\naccount wendy {\nlogin wendy\npassword \"" + testPassword + "\"\nquestion Cat? Whiskers\n}\n}\n",
 		global:  "devices 90d skip_second_factor\nlimits {\ncaptcha_after 1\n}\n",
 		handler: "cookie",

@@ -388,16 +388,19 @@ const tests: Record<string, () => Promise<void>> = {
   },
 
   async 'an app as the manual shows it'() {
-    const entered = ['carol@example.com', 'wrong', 'a new one for carol', '000000', 'yes', 'the code'];
+    const entered = ['carol@example.com', 'wrong', 'a new one for carol', '000000', 'yes', 'the code', '+37060000019', 'the code'];
     const asked: string[] = [], told: string[] = [];
     const ask = async (what: string) => {
       asked.push(what);
-      const text = entered.shift()!;
+      const text = entered.shift();
+      assert(text, what);
       return text === 'the code' ? code() : text;
     };
     const carol = await logIn(client(), ask, (error) => told.push(error.code));
     assert.equal(carol.profileMnemocode, 'carol');
     assert.deepEqual(asked, ['login id', 'password', 'password', 'code', 'send a new code?', 'code']);
+    const nora = await logIn(client(), ask, (error) => told.push(error.code)); // without a password, and with disclaimers
+    assert.equal(nora.profileMnemocode, 'nora');
     assert.deepEqual(told, ['auth.password.invalid', 'auth.otp.invalid']);
   },
 
