@@ -187,7 +187,11 @@ func refusesOthers(server *caddyhttp.Server) bool {
 
 // triedBy returns the files of try_files, or nil if the route is another.
 func triedBy(r caddyhttp.Route, matchers caddyhttp.MatcherSets) []string {
-	if _, rewrites := onlyHandler(r).(*rewrite.Rewrite); !rewrites || len(matchers) != 1 || len(matchers[0]) != 1 || !has(matchers, "file") {
+	handlers := handlersOf(r)
+	if len(handlers) != 1 || len(matchers) != 1 || len(matchers[0]) != 1 || !has(matchers, "file") {
+		return nil
+	}
+	if h, rewrites := handlers[0].(*rewrite.Rewrite); !rewrites || !strings.HasPrefix(h.URI, "{http.matchers.file.relative}") {
 		return nil
 	}
 	return fieldsOf(matchers[0][0]).TryFiles

@@ -155,7 +155,7 @@ func (w *walk) route(r caddyhttp.Route, in []way, b *block) (came, passedBy []wa
 	if r.Group != "" {
 		b = &block{b}
 	}
-	return w.handlers(r, came, b), append(passedBy, skipped...)
+	return w.handlers(r, came, b), join(passedBy, skipped)
 }
 
 // split returns the ways into a route, those of requests that it leaves out, and those that
@@ -169,6 +169,9 @@ func split(r caddyhttp.Route, sets caddyhttp.MatcherSets, in []way) (came, leftO
 		if slices.Contains(y.groups, r.Group) {
 			skipped = append(skipped, y)
 			continue
+		}
+		if slices.Contains(y.some, r.Group) {
+			skipped = append(skipped, y)
 		}
 		matches, known := y.matches(sets)
 		if matches || !known {

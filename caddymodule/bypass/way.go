@@ -20,6 +20,7 @@ type way struct {
 	since  int      // how many of the steps come before the gate
 	turns  []steps  // of some of them: the steps up to each change that came after the gate
 	groups []string // of which they took a route: Caddy skips other routes of these groups
+	some   []string // of which some of them did
 	end    string   // the handler that answered them; empty if they go on
 }
 
@@ -52,6 +53,7 @@ func (y way) then(s *step) way {
 	y.steps = append(slices.Clip(y.steps), s)
 	if s.group != "" {
 		y.groups = append(slices.Clip(y.groups), s.group)
+		y.some = append(slices.Clip(y.some), s.group)
 	}
 	return y
 }
@@ -99,6 +101,7 @@ func join(a, b []way) (joined []way) {
 func (y way) merge(z way) way {
 	y.steps = slices.DeleteFunc(slices.Clone(y.steps), func(s *step) bool { return !slices.Contains(z.steps, s) })
 	y.groups = slices.DeleteFunc(slices.Clone(y.groups), func(g string) bool { return !slices.Contains(z.groups, g) })
+	y.some = slices.Compact(slices.Sorted(slices.Values(slices.Concat(y.some, z.some))))
 	y.turns = slices.Concat(y.turns, slices.DeleteFunc(slices.Clone(z.turns), func(t steps) bool {
 		return slices.ContainsFunc(y.turns, func(u steps) bool { return slices.Equal(t, u) })
 	}))

@@ -254,8 +254,21 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			refused: "mnemogate in example.com: Caddy skips it",
 		},
 		"blocks beside one another with others between": {sites: "example.com {\nroute {\nhandle /api/* {\nvars x 1\n}\nvars x 2\nhandle {\nmnemogate\n" + upstream + "}\n}\n}"},
-		"many matchers behind a rewrite":                {sites: "example.com {\nrewrite /a /b\n" + headers + "mnemogate\n" + upstream + "}"},
-		"a block of a named route that Caddy runs":      {sites: "&(gate) {\nhandle {\nmnemogate\n" + upstream + "}\n}\nexample.com {\nhandle /api/* {\ninvoke gate\n}\nhandle {\ninvoke gate\n}\n}"},
+		"blocks beside one another with others between, that some requests skip": {
+			sites:   "example.com {\nroute {\nhandle /static/* {\nheader Cache-Control max-age=86400\n}\nencode gzip\nhandle {\nmnemogate\n}\n" + upstream + "}\n}",
+			refused: "mnemogate in example.com: requests that its matcher leaves out reach reverse_proxy",
+		},
+		"blocks of a named route, behind blocks that pass not all on": {
+			sites:   "&(gate) {\nhandle /health {\nrespond ok\n}\nhandle {\nmnemogate\n}\n}\nexample.com {\nroute {\nhandle /api/* {\nvars x 1\n}\nhandle /v1/* {\nvars x 2\n}\ninvoke gate\n" + upstream + "}\n}",
+			refused: "mnemogate in example.com: requests that its matcher leaves out reach reverse_proxy",
+		},
+		"a block for a file, with a rewrite": {
+			sites: "http:// {\n@maintenance file /.maintenance\nhandle @maintenance {\nrewrite * /maintenance.php\n}\nhandle /media/* {\n" + upstream + "}\nhandle {\nmnemogate\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: requests may also reach localhost:9000 without it, with whatever identity headers the client sent", "Caddyfile:18", "its option public"}},
+		},
+		"a rewrite to another path if there is a file": {sites: "http:// {\n@maintenance file /maintenance.html\nrewrite @maintenance /maintenance.html\nmnemogate\n" + upstream + "}"},
+		"many matchers behind a rewrite":               {sites: "example.com {\nrewrite /a /b\n" + headers + "mnemogate\n" + upstream + "}"},
+		"a block of a named route that Caddy runs":     {sites: "&(gate) {\nhandle {\nmnemogate\n" + upstream + "}\n}\nexample.com {\nhandle /api/* {\ninvoke gate\n}\nhandle {\ninvoke gate\n}\n}"},
 		"twice, the second in a block": {
 			sites:   "example.com {\nmnemogate\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle {\nrespond 404\n}\n}",
 			refused: "mnemogate in example.com: the same requests pass it twice, and the second one finds no token; remove one of the two",
