@@ -1,14 +1,17 @@
 package flows_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
@@ -299,6 +302,31 @@ func TestNoticesAreSentAgain(t *testing.T) {
 	if len(gateway.ids) != 2 {
 		t.Errorf("sent %q", gateway.ids)
 	}
+}
+
+// After ten minutes a notice is given up, and the log has the gateway's last word.
+func TestANoticeThatIsGivenUpSaysWhy(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *flows.Service) {
+		var log bytes.Buffer
+		s.Log = slog.New(slog.NewTextHandler(&log, nil))
+		company := &tenant.Company{Code: "acme", Texts: message.DefaultTexts(), Mail: lateSender{t}}
+		s.Notify(t.Context(), company, record.Account{ID: 1, Email: email}, message.Notice{Type: message.NoticePasskeyAdded})
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := log.String(); s.Waiting() != 0 || !strings.Contains(got, errDown.Error()) {
+			t.Errorf("%d wait; the log: %s", s.Waiting(), got)
+		}
+	})
+}
+
+// A lateSender asks to wait longer than a notice does.
+type lateSender struct{ *testing.T }
+
+func (s lateSender) Send(ctx context.Context, _ message.Message) error {
+	if ctx.Err() != nil {
+		s.Error("it is asked when the time is over")
+	}
+	return &message.LaterError{Err: errDown, Wait: time.Hour}
 }
 
 // A moodySender fails first.

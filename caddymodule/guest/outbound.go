@@ -31,6 +31,8 @@ func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 16 // for many logins at once
 	t.MaxResponseHeaderBytes = 64 << 10
+	// Otherwise a connection that a firewall has forgotten, for example, stays in use for minutes.
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second}
 	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
 		if answer.StatusCode == http.StatusOK {
 			return nil

@@ -1,11 +1,67 @@
 package guest
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
+
+// A connection that no longer carries anything, because a firewall has forgotten it, is given
+// up. HTTP/2 alone would use it again.
+func TestADeadConnectionIsGivenUp(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	transport := newTransport()
+	defer transport.CloseIdleConnections()
+	transport.TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig
+	if pings := transport.HTTP2; pings.SendPingTimeout == 0 || pings.SendPingTimeout+pings.PingTimeout > 30*time.Second {
+		t.Errorf("it takes too long: %+v", pings)
+	}
+	transport.HTTP2.SendPingTimeout, transport.HTTP2.PingTimeout = 100*time.Millisecond, 100*time.Millisecond
+	var first *deafConn
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if first == nil {
+			first = &deafConn{Conn: conn}
+			conn = first
+		}
+		return conn, err
+	}
+	get := func() error {
+		answer, err := (&http.Client{Transport: transport, Timeout: time.Second}).Get(server.URL)
+		if err == nil && answer.ProtoMajor != 2 {
+			t.Error("it is not HTTP/2")
+		}
+		return err
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	first.deaf.Store(true)
+	storetest.Eventually(t, 20*time.Second, "answer", func() bool { return get() == nil })
+}
+
+// A deafConn loses what is sent, once it is deaf.
+type deafConn struct {
+	net.Conn
+	deaf atomic.Bool
+}
+
+func (c *deafConn) Write(p []byte) (int, error) {
+	if c.deaf.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
 
 // What a proxy of the environment refuses has not reached the server behind it, whose fault it
 // is not.

@@ -37,11 +37,15 @@ func (s Slots) Do(ctx context.Context, notice bool, do func() error) error {
 func (s slots) do(ctx context.Context, do func() error) error {
 	select {
 	case s <- struct{}{}:
-		defer func() { <-s }()
-		return do()
-	case <-ctx.Done():
-		return &message.LaterError{Err: errors.New("all connections that max_conns allows were in use; find out why the gateway is slow, or allow more")}
+	default: // not at once, so that a ctx that has ended does not hide a free slot
+		select {
+		case s <- struct{}{}:
+		case <-ctx.Done():
+			return &message.LaterError{Err: errors.New("all connections that max_conns allows were in use; find out why the gateway is slow, or allow more")}
+		}
 	}
+	defer func() { <-s }()
+	return do()
 }
 
 // MaySendAgain reports whether a gateway certainly did not get the message: it or the proxy

@@ -39,8 +39,8 @@ type reading struct {
 func (r *reader) RoundTrip(req *http.Request) (*http.Response, error) {
 	answer := r.flight.DoChan("", func() (any, error) {
 		if r.of.now().Sub(r.asked) >= askAgain {
-			r.asked = r.of.now()
 			r.last = r.read(req.Clone(context.WithoutCancel(req.Context())))
+			r.asked = r.of.now() // later, or those who left before a slow answer would not find it
 		}
 		return r.last, r.last.err
 	})

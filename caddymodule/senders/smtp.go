@@ -239,12 +239,12 @@ func (s *SMTP) shown(said string) string {
 }
 
 // smtpAnswer returns the reply that caused an error: its code and its text, and whether it
-// refuses this message for good.
+// refuses this message for good. That of MAIL FROM refuses the login or the sender.
 func smtpAnswer(err error) (code int, said string, final bool) {
 	if refused, ok := errors.AsType[*mail.SendError](err); ok {
 		_, said, _ = strings.Cut(refused.Error(), ": ")
 		said, _, _ = strings.Cut(said, ", affected ")
-		return refused.ErrorCode(), said, refused.ErrorCode() >= 500
+		return refused.ErrorCode(), said, refused.ErrorCode() >= 500 && refused.Reason != mail.ErrSMTPMailFrom
 	}
 	if answer, ok := errors.AsType[*textproto.Error](err); ok {
 		return answer.Code, answer.Msg, false

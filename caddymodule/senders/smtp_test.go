@@ -477,6 +477,10 @@ func TestSMTPErrorsNameTheirCause(t *testing.T) {
 			if _, again := errors.AsType[*message.LaterError](err); again != c.again {
 				t.Errorf("%v: may be sent again: %v", err, again)
 			}
+			// What is refused before the recipient, another gateway may take.
+			if _, final := errors.AsType[*message.FinalError](err); final != slices.Contains([]string{"recipient", "relay", "refuses data", "refused"}, name) {
+				t.Errorf("%v: is final: %v", err, final)
+			}
 			sink.mu.Lock()
 			defer sink.mu.Unlock()
 			if strings.HasPrefix(name, "foreign") && len(sink.logins)+len(sink.mails) != 0 {

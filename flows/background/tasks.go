@@ -123,7 +123,7 @@ func (t *Tasks) Waiting() (n int) {
 }
 
 // Pause waits within a task. It returns false if the next attempt is the last, because Close
-// was called.
+// was called, or ctx has ended.
 func (t *Tasks) Pause(ctx context.Context, until <-chan time.Time) bool {
 	select {
 	case <-until:

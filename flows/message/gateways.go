@@ -103,7 +103,9 @@ func (g Gateways) Send(ctx context.Context, m Message) error {
 			failed = err
 			continue
 		}
-		if _, later := errors.AsType[*LaterError](failed); later {
+		former, waits := errors.AsType[*LaterError](failed)
+		later, both := errors.AsType[*LaterError](err)
+		if waits && !(both && former.Wait < later.Wait) { // the sooner of two
 			failed, err = err, failed
 		}
 		failed = fmt.Errorf("%w; %v", failed, err)

@@ -69,6 +69,19 @@ func TestGatewaysAreAskedInOrder(t *testing.T) {
 	}
 }
 
+// If all ask for time, the one that asks for less counts.
+func TestTheSoonestGatewaySaysHowLongToWait(t *testing.T) {
+	asks := func(wait time.Duration) *Gateway {
+		return &Gateway{Sender: senderFunc(func(context.Context, Message) error { return &LaterError{Err: errors.New("full"), Wait: wait} })}
+	}
+	for _, waits := range [][2]time.Duration{{time.Second, time.Hour}, {time.Hour, time.Second}} {
+		err := Gateways{asks(waits[0]), asks(waits[1])}.Send(t.Context(), Message{})
+		if later, ok := errors.AsType[*LaterError](err); !ok || later.Wait != time.Second {
+			t.Errorf("%v: %v", waits, err)
+		}
+	}
+}
+
 func TestAPhoneHasTheGatewaysOfItsCountry(t *testing.T) {
 	g := Gateways{{Name: "baltic", Countries: []string{"+370", "+371"}}, {Name: "dutch", Countries: []string{"+31"}}, {Name: "riga", Countries: []string{"+3716"}}}
 	for phone, want := range map[string]string{"+37060000001": "baltic", "+37160000001": "baltic riga", "+31600000001": "dutch", "+4915112345678": ""} {

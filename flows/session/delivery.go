@@ -79,7 +79,9 @@ func (m *Manager) send(ctx context.Context, company *tenant.Company, sender mess
 		if !ok || !more || ctx.Err() != nil {
 			return err
 		}
-		more = m.tasks.Pause(ctx, m.after(max(later.Wait, wait/2+rand.N(wait))))
+		if more = m.tasks.Pause(ctx, m.after(max(later.Wait, wait/2+rand.N(wait)))); ctx.Err() != nil {
+			return err // its time is up
+		}
 	}
 }
 
