@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
+	"github.com/mnemogate/mnemogate/caddymodule/gate/identity"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -139,7 +140,7 @@ func covers(t *record.IssuedToken, r *http.Request) bool {
 	if (method == http.MethodHead || method == http.MethodConnect) && !slices.Contains(t.Methods, method) { // CONNECT opens a WebSocket here
 		method = http.MethodGet
 	}
-	return slices.Contains(t.Methods, method) && paths.Cover(t.Paths, r.URL)
+	return slices.Contains(t.Methods, method) && !identity.OverridesMethod(r.Header) && paths.Cover(t.Paths, r.URL)
 }
 
 // identify tells the application who the user is. For a request without a session it

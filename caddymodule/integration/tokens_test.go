@@ -91,6 +91,9 @@ func TestIssuedTokens(t *testing.T) {
 				s.ask("HEAD", "/reports/x", bearer(token)).wantStatus(200)
 				s.ask("POST", "/reports", bearer(token)+"Content-Length: 0\r\n").wantStatus(200)
 				s.ask("DELETE", "/reports/x", bearer(token)).wantOutOfScope()
+				for _, name := range []string{"X-HTTP-Method-Override", "x-http-method", "X-METHOD-OVERRIDE"} {
+					s.ask("POST", "/reports/x", bearer(token)+"Content-Length: 0\r\n"+name+": DELETE\r\n").wantOutOfScope()
+				}
 				for _, uri := range []string{"/", "/x", "/reports/../x", "/reports/..%2fx", "/reports/..;/x", "/reports/%2e%2e/x", "/x/../reports/y", "/reports%00", "/reports/x%3f"} {
 					s.ask("GET", uri, bearer(token)).wantOutOfScope()
 				}

@@ -110,6 +110,9 @@ var otherHeaders = []string{
 	"Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Method", "X-Forwarded-Proto", "X-Forwarded-Uri",
 }
 
+// methodHeaders make some applications use another method than that of the request.
+var methodHeaders = []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"}
+
 // rewriteHeaders make some applications use another path than the one that the gate
 // checked.
 var rewriteHeaders = []string{"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Script-Name", "Script-Name", "Path-Info"}
@@ -130,7 +133,7 @@ func checkName(option, name string) error {
 	if !headerName.MatchString(name) {
 		return fmt.Errorf("%s: %q cannot be the name of a header here; use letters, digits and dashes", option, name)
 	}
-	if isAmong(otherHeaders, name) || isAmong(rewriteHeaders, name) || isAmong([]string{actorHeader}, name) {
+	if isAmong(otherHeaders, name) || isAmong(methodHeaders, name) || isAmong(rewriteHeaders, name) || isAmong([]string{actorHeader}, name) {
 		return fmt.Errorf("%s: %s has another meaning; choose another name", option, name)
 	}
 	return nil
@@ -192,6 +195,17 @@ func (h *Headers) Strip(r *http.Request) (unusual bool) {
 	return unusual
 }
 
+// OverridesMethod reports whether an application might use another method than that of the
+// request.
+func OverridesMethod(header http.Header) bool {
+	for name := range header {
+		if isAmong(methodHeaders, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // keepConnection keeps close, keep-alive and upgrade in the Connection header. Any
 // other name in it asks the next proxy to drop the header of that name.
 func keepConnection(header http.Header, values []string) {
@@ -221,7 +235,7 @@ func keepConnection(header http.Header, values []string) {
 // values that the gate checked or that the proxy set.
 func (h *Headers) stripTrailer(trailer http.Header) {
 	for name := range trailer {
-		if isAmong(h.guarded, name) || isForwarded(name) || isAmong(otherHeaders, name) {
+		if isAmong(h.guarded, name) || isForwarded(name) || isAmong(otherHeaders, name) || isAmong(methodHeaders, name) {
 			delete(trailer, name)
 		}
 	}
