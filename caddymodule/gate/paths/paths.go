@@ -136,10 +136,14 @@ func leadsAnywhere(p string) bool {
 	return !norm.NFKC.IsNormalString(p) || strings.ContainsAny(p, "%?#") || isUnpredictable(p)
 }
 
+// cookieless matches ids of sessions and the like in a path, as in /(S(x)A(y))/orders. Some
+// versions of ASP.NET remove them before they look at the path, also within a name.
+var cookieless = regexp.MustCompile(`/\(([A-Z]\([^/)]*\))+\)`)
+
 // isUnpredictable reports whether applications read a path in ways that nobody can
 // list. The segments in dots may end in a dot.
 func isUnpredictable(p string, dots ...string) bool {
-	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || strings.ContainsFunc(p, unicode.IsControl) {
+	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || strings.ContainsFunc(p, unicode.IsControl) || cookieless.MatchString(p) {
 		return true
 	}
 	for segment := range strings.SplitSeq(p, "/") {

@@ -88,6 +88,8 @@ func TestPublicPathsHaveOneReading(t *testing.T) {
 		"/open/%252e%252e/admin":         false,
 		"/open/..%00/admin":              false,
 		"/open/..%20/admin":              false,
+		"/(S(x))/open/y":                 false,
+		"/open/(x)/f(y).html":            true,
 		"/open/%c0%ae%c0%ae/x":           false,
 		"/open/%EF%BC%8E%EF%BC%8E/admin": false, // fullwidth dots
 		"/open;x/y":                      false,
@@ -206,6 +208,11 @@ func TestRolesAreNeededInAnyReading(t *testing.T) {
 		"/%25u0061dm":                            "",
 		"/x" + strings.Repeat("%25", 400):        "",
 		"/" + strings.Repeat("%25", 80) + "61dm": "",
+		"/(S(x))/adm":                            "", // ASP.NET removes what looks like the id of a session
+		"/a/(A(x)F(y))dm":                        "",
+		"/%28S%28x%29%29/adm":                    "",
+		"/files/f(x)/(y)":                        "all",
+		"/files/(s(x))":                          "all",
 		"*":                                      "",
 		"http:x":                                 "",
 		"/":                                      "all",
