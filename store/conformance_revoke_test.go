@@ -71,7 +71,7 @@ var endCases = []sessionsCase{
 			none(t0, "past", "logged out", "replaced", "next", "elsewhere@other/1", "never was")
 			time.Sleep(10 * time.Millisecond) // by the store's own clock, short has expired
 			wantEqual(t, "short", get[record.Session](t)(two.Revoked(bg, short.Hash)).Expires, short.Expires)
-			must(t, one.Sweep(bg, t0.Add(10*time.Minute).Add(record.KeepExpired+time.Second)))
+			must(t, one.Sweep(bg, t0.Add(10*time.Minute).Add(record.KeepExpired+time.Minute)))
 			none(t0.Add(10*time.Minute), "step", "login", "link")
 		},
 	},

@@ -308,7 +308,7 @@ var expireCases = []sessionsCase{
 
 			must(t, two.Sweep(bg, s.Expires.Add(record.KeepExpired)))
 			wantSession(t, one, s)
-			must(t, two.Sweep(bg, s.Expires.Add(record.KeepExpired+time.Second)))
+			must(t, two.Sweep(bg, s.Expires.Add(record.KeepExpired+time.Minute)))
 			wantGone(t, one, "a")
 			wantSession(t, one, lasting)
 			wantFull(t, "a look", one.Charge(bg, t0, record.CheckOnly(counter)...), "a", t0.Add(24*time.Hour))

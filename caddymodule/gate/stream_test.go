@@ -223,55 +223,74 @@ func TestStreamsOfRevokedSessionsAreCutInTime(t *testing.T) {
 func TestStreamsOutlastAStoreThatFailsForAMoment(t *testing.T) {
 	const recheck = 400 * time.Millisecond
 	outage := errors.New("connection refused")
-	t.Run("for a moment", func(t *testing.T) {
-		var sessions switchable
-		var asked atomic.Int32
-		h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {
-			if asked.Add(1) == 2 {
-				return record.Session{}, outage
+	// inQuiet repeats f until it succeeds, because the pauses of a busy machine count as the store's.
+	inQuiet := func(t *testing.T, f func() error) {
+		err := f()
+		for range 4 {
+			if err != nil {
+				t.Logf("%v", err)
+				err = f()
 			}
-			return sessions.get(ctx)
-		}})
-		w := handle(h, func(w http.ResponseWriter, r *http.Request) error {
-			deadline := time.After(10 * time.Second)
-			for asked.Load() < 4 {
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	t.Run("for a moment", func(t *testing.T) {
+		inQuiet(t, func() error {
+			var sessions switchable
+			var asked atomic.Int32
+			h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {
+				if asked.Add(1) == 2 {
+					return record.Session{}, outage
+				}
+				return sessions.get(ctx)
+			}})
+			w := handle(h, func(w http.ResponseWriter, r *http.Request) error {
+				deadline := time.After(10 * time.Second)
+				for asked.Load() < 4 {
+					select {
+					case <-r.Context().Done():
+						return r.Context().Err()
+					case <-deadline:
+						return errors.New("it is not asked again")
+					case <-time.After(time.Millisecond):
+					}
+				}
+				w.WriteHeader(http.StatusNoContent)
+				return nil
+			})
+			if w.Code != 204 {
+				return fmt.Errorf("got %d %s", w.Code, w.Body)
+			}
+			return nil
+		})
+	})
+	t.Run("while the whole process is held up", func(t *testing.T) {
+		inQuiet(t, func() error {
+			var asked atomic.Int32
+			h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {
+				if asked.Add(1) == 2 {
+					<-ctx.Done()
+					time.Sleep(recheck) // as if the process had been stopped
+					return record.Session{}, ctx.Err()
+				}
+				return new(switchable).get(ctx)
+			}})
+			w := handle(h, func(w http.ResponseWriter, r *http.Request) error {
 				select {
 				case <-r.Context().Done():
 					return r.Context().Err()
-				case <-deadline:
-					return errors.New("it is not asked again")
-				case <-time.After(time.Millisecond):
+				case <-time.After(3 * recheck):
+					w.WriteHeader(http.StatusNoContent)
+					return nil
 				}
+			})
+			if w.Code != 204 || asked.Load() < 3 {
+				return fmt.Errorf("got %d %s after %d questions", w.Code, w.Body, asked.Load())
 			}
-			w.WriteHeader(http.StatusNoContent)
 			return nil
 		})
-		if w.Code != 204 {
-			t.Errorf("got %d %s", w.Code, w.Body)
-		}
-	})
-	t.Run("while the whole process is held up", func(t *testing.T) {
-		var asked atomic.Int32
-		h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {
-			if asked.Add(1) == 2 {
-				<-ctx.Done()
-				time.Sleep(recheck) // as if the process had been stopped
-				return record.Session{}, ctx.Err()
-			}
-			return new(switchable).get(ctx)
-		}})
-		w := handle(h, func(w http.ResponseWriter, r *http.Request) error {
-			select {
-			case <-r.Context().Done():
-				return r.Context().Err()
-			case <-time.After(3 * recheck):
-				w.WriteHeader(http.StatusNoContent)
-				return nil
-			}
-		})
-		if w.Code != 204 || asked.Load() < 3 {
-			t.Errorf("got %d %s after %d questions", w.Code, w.Body, asked.Load())
-		}
 	})
 	for name, fail := range map[string]func(context.Context) error{
 		"for long": func(context.Context) error { return outage },

@@ -259,7 +259,7 @@ func TestSimulation(t *testing.T) {
 	for i := range cpus {
 		t.Run(fmt.Sprint("cpu ", i+1), func(t *testing.T) {
 			t.Parallel()
-			share := uint64(*seeds / cpus)
+			share := uint64((*seeds + cpus - 1) / cpus)
 			findNone(t, *from+uint64(i)*share, share, false)
 		})
 	}
@@ -268,7 +268,7 @@ func TestSimulation(t *testing.T) {
 // The same with the scripts of store/redis, in a Redis that is written in Go. Such a story does
 // not repeat exactly, because the client library chooses by chance.
 func TestSimulationOfScripts(t *testing.T) {
-	findNone(t, *from, uint64(*seeds/10), true)
+	findNone(t, *from, uint64(max(1, *seeds/10)), true)
 }
 
 // findNone runs the plans of n seeds, in which no promise must be broken.

@@ -53,7 +53,7 @@ func TestPostgresIsReachedByTLS(t *testing.T) {
 		"host=/nowhere user=x":                       "; there is no such socket or file",
 		"sslmode=disable user=x host=127.0.0.1 port=" + strings.TrimPrefix(answering(t, ""), "127.0.0.1:"): "; it closed the connection",
 		"sslmode=disable user=x host=127.0.0.1 port=1":                                                     "; nothing listens there",
-		"sslmode=disable user=x host=no.such.invalid":                                                      "; check that the name is right",
+		"sslmode=disable user=x host=" + strings.Repeat("a", 64):                                           "; check that the name is right", // too long a label, so no resolver is asked
 	} {
 		if err := openStore(t, bad, Options{}).Start(bg); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("Start with %s: got %v, want %q", bad, err, want)

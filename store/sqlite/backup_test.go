@@ -51,9 +51,10 @@ func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 	// Each write changes the first and the last rows of the file together.
 	ctx, stop := context.WithCancel(bg)
 	var writers sync.WaitGroup
+	written := make(chan bool, 1)
 	for range 4 {
 		writers.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
+			for ctx.Err() == nil {
 				_, err := accounts.Update(bg, "acme", alice.ID, func(a *record.Account) (bool, error) {
 					a.Role = fmt.Sprint(len(a.Question))
 					a.Question += "x"
@@ -62,9 +63,14 @@ func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
+				select {
+				case written <- true:
+				default:
+				}
 			}
 		})
 	}
+	<-written
 	file := writeFile(t, backup(t, s))
 	stop()
 	writers.Wait()
@@ -74,7 +80,7 @@ func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 	wantEqual(t, "accounts", done.Accounts, 301)
 	restored := startStore(t, to)
 	then := get[record.Account](t)(restored.Accounts().ByID(bg, "acme", alice.ID))
-	if n := len(then.Question); n > 0 && then.Role != fmt.Sprint(n-1) || int64(n) != then.Generation-alice.Generation {
+	if n := len(then.Question); n == 0 || then.Role != fmt.Sprint(n-1) || int64(n) != then.Generation-alice.Generation {
 		t.Errorf("half a change: %d steps, %s, generation %d", n, then.Role, then.Generation)
 	}
 }

@@ -35,6 +35,20 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 	return s
 }
 
+var theRedis *Redis
+
+// SharedRedis returns an empty server. Tests use it one after another.
+func SharedRedis(t testing.TB) *Redis {
+	t.Helper()
+	if theRedis == nil {
+		theRedis = newRedis(t, 0)
+		atExit = append(atExit, theRedis.remove)
+		Must(t, theRedis.Start())
+	}
+	theRedis.Ask(t, "flushall")
+	return theRedis
+}
+
 // NewRedis prepares a server for one test, which must start it.
 func NewRedis(t testing.TB, port int, args ...string) *Redis {
 	t.Helper()
