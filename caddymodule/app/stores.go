@@ -100,15 +100,17 @@ func (p *PooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 // empties the memory, and then subscribes again.
 func (p *PooledStore) receive() {
 	subscribe := func() bool {
-		err := panics.ContainLogged(storeLog, "receiving revocations", func() error {
+		err := panics.Contain(func() error {
 			p.Store.(guest.FeedingStore).Run(p.ctx, p.memory)
 			return nil
 		})
-		if err != nil {
+		panicked, ok := errors.AsType[*panics.Error](err)
+		if ok {
 			p.memory.SetLease(time.Time{})
 			p.memory.Flush()
+			panicked.Log(storeLog, "doing", "receiving revocations") // last, as a log may stall
 		}
-		return err == nil
+		return !ok
 	}
 	if !subscribe() {
 		retry(p.ctx, StartAgainAfter, subscribe)
