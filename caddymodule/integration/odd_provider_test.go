@@ -41,7 +41,7 @@ var oddProviders = map[string]struct {
 	"mark":        {before: "\ufeff"},
 	"emails":      {claims: fields{"email": []string{"alice@example.com"}}},
 	"tenant":      {claims: fields{"tid": 7, "azp": 7, "amr": "pwd"}},
-	"clock":       {claims: fields{"iat": time.Now().Add(30 * time.Second).Unix(), "nbf": time.Now().Add(30 * time.Second).Unix()}},
+	"clock":       {}, // is 30 s ahead
 	"audience":    {claims: fields{"aud": []string{"other", "us"}, "azp": "us"}},
 	"x5c":         {key: fields{"kty": "oct", "k": "AAAA", "x5c": "no list"}},
 }
@@ -95,7 +95,10 @@ func TestOddProviders(t *testing.T) {
 				w.Header().Set("Content-Type", odd.contentType)
 			}
 			now := time.Now()
-			signed, err := signer.Sign(with(fields{"iss": issuer, "sub": "alice-there", "aud": "us", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()}, odd.claims))
+			if name == "clock" {
+				now = now.Add(30 * time.Second)
+			}
+			signed, err := signer.Sign(with(fields{"iss": issuer, "sub": "alice-there", "aud": "us", "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix()}, odd.claims))
 			must(t, err)
 			token, err := signed.CompactSerialize()
 			must(t, err)
@@ -110,7 +113,7 @@ func TestOddProviders(t *testing.T) {
 	wrong := map[string]string{ // what doctor says
 		"moved":  "instead of its discovery document it answered 301",
 		"page":   "its discovery document can't be read",
-		"slash":  "which must be written exactly so",
+		"slash":  fmt.Sprintf("the document is the issuer's %q, which must be written exactly so", provider.URL+"/slash/"),
 		"nokeys": "there are no keys at the document's jwks_uri that can be used",
 	}
 	var companies strings.Builder
@@ -143,7 +146,7 @@ func TestOddProviders(t *testing.T) {
 	s.tells("the token endpoint answered 307; no redirect is followed")
 	out := s.cli("", "doctor").want(1).out
 	for name, said := range wrong {
-		if !strings.Contains(out, provider.URL+"/"+name+" can't be used: "+said) && !strings.Contains(out, said) {
+		if !strings.Contains(out, provider.URL+"/"+name+" can't be used: "+said) {
 			t.Errorf("doctor does not say %q of %s:\n%s", said, name, out)
 		}
 	}

@@ -170,10 +170,7 @@ func everyTransition(t *testing.T, start starter) {
 		s.post("auth/setpassword", b.token(), fields{"new_password": testPassword + " 3"}).wantState(record.None)
 	})
 	s.run("logout in any state", func(t *testing.T) {
-		for _, a := range []answer{login("carol@example.com"), login("+37060000002"), passed("dave@example.com")} {
-			if a.str("session_token") == "" {
-				continue // dave has another password by then
-			}
+		for _, a := range []answer{login("carol@example.com"), login("+37060000002"), passed("frank").wantState(record.SetPassword)} {
 			s.post("auth/logout", a.token(), nil).wantState(record.None)
 			s.post("auth/logout", a.token(), nil).want(wire.ErrTokenInvalid)
 		}
