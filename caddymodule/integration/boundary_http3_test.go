@@ -263,6 +263,7 @@ func (s *h3site) framed(version int) framed {
 
 // Clients that send early data can claim any address. Their wrong passwords lock nobody out.
 func TestEarlyDataIsNotAnswered(t *testing.T) {
+	t.Parallel()
 	s := startHTTP3(t, siteConfig{
 		company: people,
 		global:  "limits {\nfailures_per_address 3/5m\n}\n",

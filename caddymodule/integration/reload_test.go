@@ -156,26 +156,26 @@ func reloadsLoseNothing(t *testing.T, start starter) {
 		bare.end()
 	}
 	under(3)
-	var before []vitals
-	for _, node := range nodes {
-		before = append(before, node.settled())
+	settled := func() []vitals {
+		all := append(slices.Clone(nodes), plain)
+		return storetest.Together(len(all), func(i int) vitals { return all[i].settled() })
 	}
-	plainBefore := plain.settled()
+	before := settled()
 	under(*reloads)
-	plainAfter := plain.settled()
+	after := settled()
 	t.Logf("plain Caddy: %d of %d requests and %d of %d to the admin endpoint were dropped; %v, and then %v",
-		bare.dropped.Load(), bare.asked.Load(), bare.adminDropped.Load(), bare.adminAsked.Load(), plainBefore, plainAfter)
+		bare.dropped.Load(), bare.asked.Load(), bare.adminDropped.Load(), bare.adminAsked.Load(), before[len(nodes)], after[len(nodes)])
 	t.Logf("with mnemogate: %d of %d, and %d of %d",
 		ours.dropped.Load(), ours.asked.Load(), ours.adminDropped.Load(), ours.adminAsked.Load())
 	for i, node := range nodes {
-		after := node.settled()
-		t.Logf("node %d: %v, and then %v", i, before[i], after)
+		before, after := before[i], after[i]
+		t.Logf("node %d: %v, and then %v", i, before, after)
 		few := 3 + *reloads/3 // some come and go; a leak in each reload would be more
-		if after.goroutines > before[i].goroutines+few || after.descriptors > before[i].descriptors+few {
+		if after.goroutines > before.goroutines+few || after.descriptors > before.descriptors+few {
 			t.Errorf("goroutines or descriptors have grown: %s\n%s",
 				strings.Join(node.openFiles(), " "), node.fromAdmin("/debug/pprof/goroutine?debug=1"))
 		}
-		if after.heap > before[i].heap+(8<<20) || after.resident > before[i].resident+(64<<20) {
+		if after.heap > before.heap+(8<<20) || after.resident > before.resident+(64<<20) {
 			t.Errorf("memory has grown:\n%s", node.fromAdmin("/debug/pprof/heap?debug=1"))
 		}
 	}

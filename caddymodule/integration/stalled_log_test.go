@@ -35,6 +35,7 @@ func (r logReader) stall() { _ = r.from.SetReadDeadline(time.Now()) }
 // and, later, the log say so. Caddy still ends by SIGTERM. The requests that fill the log are
 // not in Caddy's access log, for whose lines Caddy itself waits without limit.
 func TestAStalledLogStopsNoRequest(t *testing.T) {
+	t.Parallel()
 	storetest.NeedLinux(t, "pipes")
 	const audit = "log audit {\ninclude mnemogate.audit\noutput OUTPUT\n}\n"
 	for name, c := range map[string]struct {
