@@ -154,7 +154,7 @@ func (c *conversation) tell(kind string, gateway *outbox, told *int) {
 		m := gateway.sent[*told]
 		c.name("code", m.Code)
 		c.name("link", strings.TrimPrefix(m.Link, linkURL))
-		c.said.WriteString(c.named(kind, fmt.Sprint(m.Type, " to ", m.To, " ", m.Code, strings.TrimPrefix(m.Link, linkURL))))
+		c.said.WriteString(c.named(fmt.Sprint(kind, " ", m.Type, " to ", m.To), m.Code+strings.TrimPrefix(m.Link, linkURL)))
 	}
 }
 

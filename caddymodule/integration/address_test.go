@@ -105,6 +105,7 @@ func TestOperatorsCanTellASharedAddressFromAnAttacker(t *testing.T) {
 		record.LimitLogins:  "acme users of 127.0.0.1: 8 attempts, 8 accounts, 0 failures, 8 logins",
 		record.LimitAddress: "other strangers of 127.0.0.1: 8 attempts, 8 accounts, 8 failures, 0 logins",
 	} {
+		s.tells(`"msg":"` + name + `"`)
 		var told []string
 		for line := range strings.Lines(s.log()) {
 			if !strings.Contains(line, `"msg":"`+name+`"`) {

@@ -160,7 +160,7 @@ func (c *crash) kill(victim string) (restart func()) {
 func (c *crash) check(all bool) {
 	c.nothingPending()
 	if c.s.shared != nil {
-		time.Sleep(heardWithin / 2) // each node must have received the pending revocations by then
+		time.Sleep(heardWithin) // each node must have received the pending revocations by then
 	}
 	var checks sync.WaitGroup
 	for _, w := range c.workers {

@@ -146,7 +146,7 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 		{"two Authorizations", wire.ErrHeaderInvalid, nil, func() answer { return authorization("Bearer abcd", "Bearer efgh") }},
 		{"unknown token", wire.ErrTokenInvalid, nil, func() answer { return call("auth/logout", "mgs_"+strings.Repeat("A", 43), nil) }},
 		{"expired token", wire.ErrTokenExpired, nil, func() answer { return call("auth/logout", s.expired("mgs_", record.Authorized), nil) }},
-		{"token of another state", wire.ErrSessionInvalid, nil, func() answer { return call("auth/checkotp", login("frank"), fields{"otp": "123456"}) }},
+		{"token of another state", wire.ErrSessionInvalid, nil, func() answer { return call("auth/checkotp", login("frank"), fields{"otp": "12-34-57"}) }},
 
 		{"unknown login id", wire.ErrLoginIDNotFound, nil, func() answer { return call("auth/login", "", fields{"login_id": "nobody@example.com"}) }},
 		{"unknown login id in a recovery", wire.ErrLoginIDNotFound, nil, func() answer { return recovery("nobody@example.com", "") }},

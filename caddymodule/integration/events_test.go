@@ -124,6 +124,7 @@ const eventSite = `{
 		store sqlite DIR/mnemogate.db
 		sms webhook SINK {
 			secret ` + smsSecret + `
+			timeout 30s
 		}
 		company acme {
 			api_key ` + testKey + `

@@ -71,6 +71,8 @@ func TestARequestIsExplained(t *testing.T) {
 	})
 	s.cli("", "account", "set", "alice", "--company", "acme", "--role", "editor").want(0)
 	s.cli("", "account", "add", "machine", "--company", "acme").want(0)
+	s.history("alice", 2)
+	s.history("machine", 1) // all that will be in the store is there
 	unreached, counted, stored, logged := s.unreached(), s.scrape(), s.contents(), len(s.log())
 	lineOf := func(text string) string {
 		before, _, found := strings.Cut(s.config, text)

@@ -189,7 +189,7 @@ func TestGatewaysMayFail(t *testing.T) {
 	webhook := func(url string) string {
 		return `webhook ` + url + ` {
 			secret ` + smsSecret + `
-			timeout 300ms
+			timeout 1s
 		}
 		`
 	}
@@ -203,7 +203,7 @@ func TestGatewaysMayFail(t *testing.T) {
 			failures_per_address 1000/5m
 			logins_per_address 1000/1m
 		}
-		` + providerAt(url, 2, "timeout 300ms")
+		` + providerAt(url, 2, "timeout 1s")
 		for i, name := range names {
 			name = strings.ReplaceAll(name, " ", "-")
 			config += fmt.Sprintf("account %s {\nlogin %[1]s\nemail %[1]s@example.com\nphone +3706000%04d\nquestion Cat? Whiskers\nidentity 2 %[1]s\n}\n", name, i)
@@ -211,7 +211,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		return config
 	}
 	captcha := func(url string) string {
-		return "captcha siteverify " + url + "/captcha hidden-captcha-secret {\ntimeout 300ms\n}"
+		return "captcha siteverify " + url + "/captcha hidden-captcha-secret {\ntimeout 1s\n}"
 	}
 	refused := nobodyListens(t)
 	s := startSite(t, siteConfig{

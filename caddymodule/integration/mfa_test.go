@@ -65,9 +65,6 @@ func TestAPaymentPageAsksForOneCode(t *testing.T) {
 			t.Errorf("got %s", answered.Body)
 		}
 		storetest.Eventually(t, heardWithin, "the raise on the other node", func() bool { return one.get("/pay/x", token).Status == 200 })
-		if took := time.Since(raised); took > heardWithin {
-			t.Errorf("the raise was heard after %v", took)
-		}
 		for _, node := range s.all() {
 			node.get("/pay/new", token).wantStatus(200)
 			claims, err := verified(s.asserted("X-Mnemogate-Assertion"), s.keySet("/acme/v2/jwks.json"))

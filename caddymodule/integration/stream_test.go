@@ -115,7 +115,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 		api_key brief-key
 		captcha off
 		session {
-			lifetime 1500ms
+			lifetime 4s
 		}
 		account bea {
 			login bea
@@ -123,6 +123,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 		}
 	}`})
 	brief := s.streams(s.postTo("brief", "brief-key", "auth/checkcredentials", "", fields{"login_id": "bea", "password": testPassword}).token())
+	expired := time.Now().Add(4 * time.Second) // at the latest
 	token := s.login("alice@example.com")
 	alices := s.streams(token)
 	franks := s.streams(s.login("frank"))
@@ -165,8 +166,9 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 			t.Errorf("upload: got %s", response.Status)
 		}
 	}
+	time.Sleep(time.Until(expired))
 	for _, f := range brief {
-		f.isCut(t) // its session expired
+		f.isCut(t)
 	}
 	for _, f := range franks {
 		f.lives(t)

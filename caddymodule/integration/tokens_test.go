@@ -149,8 +149,10 @@ func TestIssuedTokens(t *testing.T) {
 			for range 3 {
 				s.issue("alice", nil)
 			}
-			token, _ := s.issue("alice", fields{"expires_in": 1})
+			_, id := s.issue("alice", nil)
 			s.api(keyOfAll, "POST", tokens, fields{"name": "x", "paths": []string{"/*"}, "methods": []string{"GET"}}).wantStatus(409)
+			s.api(keyOfAll, "DELETE", tokens+"/"+id, nil).wantStatus(204)
+			token, _ := s.issue("alice", fields{"expires_in": 1})
 			s.eventually("it expires", func() bool { return s.ask("GET", "/x", bearer(token)).Status == 401 })
 			s.ask("GET", "/x", bearer(token)).want(wire.ErrTokenExpired)
 			s.issue("alice", nil)

@@ -2,7 +2,7 @@ package integration
 
 import (
 	"context"
-	"net"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A weakSender is a third-party gateway that does not exist anywhere.
@@ -149,9 +150,7 @@ func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
 	const shared = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-	closed := get(net.Listen("tcp", ":0"))(t)
-	_, port, _ := net.SplitHostPort(closed.Addr().String())
-	_ = closed.Close()
+	port := fmt.Sprint(storetest.FreePorts(t, 1)[0])
 	s := startSite(t, siteConfig{
 		company: "captcha off",
 		site: "mnemogate_accounts {\nkey short {env.MNEMOGATE_TEST_SHORT_KEY}\nkey of_acme " + testKey + "\nkey one " + shared + "\nkey good sha256:" +
