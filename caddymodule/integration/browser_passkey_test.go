@@ -162,18 +162,27 @@ func browserLogsInWithAPasskey(t *testing.T, s *site) {
 	b.isAlerted("error.passkey")
 	b.waits(`calls.length === 5 && !calls[4].aborted`)
 
-	list := s.admin("GET", "accounts/alice/passkeys", nil).wantStatus(200).JSON["passkeys"].([]any)
-	s.admin("DELETE", "accounts/alice/passkeys/"+list[0].(fields)["id"].(string), nil).wantStatus(204)
-	b.eval(`void calls[4].chooses()`)
-	b.isAlerted("reason.passkey.unknown")
-	b.waits(`signals.signalUnknownCredential?.rpId === 'localhost' && signals.signalUnknownCredential.credentialId.length > 20`)
+	// While the device sleeps, no timer runs.
+	b.eval(`(() => {
+		const { now } = Date;
+		Date.now = () => now() + 301_000;
+		void calls[4].chooses();
+	})()`)
+	b.isAlerted("error.passkey")
 	b.waits(`calls.length === 6 && !calls[5].aborted`)
 
-	b.authenticator(true) // another one, without a passkey
+	list := s.admin("GET", "accounts/alice/passkeys", nil).wantStatus(200).JSON["passkeys"].([]any)
+	s.admin("DELETE", "accounts/alice/passkeys/"+list[0].(fields)["id"].(string), nil).wantStatus(204)
 	b.eval(`void calls[5].chooses()`)
+	b.isAlerted("reason.passkey.unknown")
+	b.waits(`signals.signalUnknownCredential?.rpId === 'localhost' && signals.signalUnknownCredential.credentialId.length > 20`)
+	b.waits(`calls.length === 7 && !calls[6].aborted`)
+
+	b.authenticator(true) // another one, without a passkey
+	b.eval(`void calls[6].chooses()`)
 	b.enters("login", "alice@example.com")
 	b.sees("password", passwordField)
-	b.waits(`calls[5].aborted`)
+	b.waits(`calls[6].aborted`)
 	b.enters("password", testPassword)
 	b.isUser("alice")
 }
@@ -282,7 +291,21 @@ func browserIsOfferedAPasskey(t *testing.T, s *site) {
 	b.logsIn(s.URL+"/acme/login?fresh=1&return_to=/home", "alice@example.com", testPassword)
 	isHome() // the user had something else in mind
 
-	s.config = strings.Replace(s.config, "\nself_service", "", 1)
+	// A user who must give the other factor first can then create the passkey, and go on from there.
+	s.config = strings.Replace(s.config, "\nself_service", "\nself_service mfa", 1)
+	must(t, s.load())
+	list = s.admin("GET", "accounts/alice/passkeys", nil).wantStatus(200).JSON["passkeys"].([]any)
+	s.admin("DELETE", "accounts/alice/passkeys/"+list[0].(fields)["id"].(string), nil).wantStatus(204)
+	forgets()
+	offered("alice@example.com")
+	b.submits()
+	b.sees("stepup-code", codeField)
+	b.enters("code", s.sms.last("otp.stepup", "code"))
+	b.sees("security-passkey", "#passkeys .main")
+	b.waits(`document.querySelector('#screen > a').getAttribute('href') === '/home'`)
+	b.logsOut(s)
+
+	s.config = strings.Replace(s.config, "\nself_service mfa", "", 1)
 	must(t, s.load())
 	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
 	isHome() // there are no routes to create one

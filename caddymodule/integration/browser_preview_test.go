@@ -205,6 +205,7 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"newpassword-unsure":           {".alert p", "reason.lost.password"},
 		"newpassword-lost":             {".notice", "notice.lost.password"},
 		"link-lost":                    {".lead", "deadlink.lost"},
+		"provider-unavailable":         {".alert p", "error.service.unavailable"},
 		"login-blank":                  {"#login-error", "error.empty"},
 		"login-changed":                {"h1", "changed.heading"},
 		"password-captcha":             {"form > .hint", "captcha.done"},
@@ -273,6 +274,13 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		for (let i = 0; i < 5; i++) again.click();
 		return sent === 0 && again.getAttribute('aria-disabled') === 'true';
 	})()`)
+	b.eval(`void (Date.now = () => performance.timeOrigin + performance.now() + 60_000)`)
+	b.waits(`(() => {
+		const again = [...document.querySelectorAll('.links button')].find(({ textContent }) => textContent === 'Send a new code');
+		if (again) globalThis.kept = { again, text: again.firstChild };
+		return again && !again.hasAttribute('aria-disabled');
+	})()`)
+	is(`new Promise((resume) => setTimeout(resume, 1500)).then(() => kept.again.firstChild === kept.text)`) // a selection stays
 	for _, pasted := range []string{"Your code is 123 456. It is valid for 5 minutes.", "Kodas: 123–456", "رمزك هو \u2067١٢٣\u200f٤٥٦\u2069"} {
 		scene("code")
 		b.eval(`(() => {
@@ -338,6 +346,16 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	scene("logout-unavailable") // the user may still be logged in
 	b.shows("h1", "logout.heading")
 	b.shows("#screen .main", "error.again")
+	is(`(() => {
+		let asked = 0;
+		globalThis.fetch = () => { asked++; return new Promise(() => {}); };
+		const main = document.querySelector('#screen .main');
+		for (let i = 0; i < 2; i++) main.click();
+		globalThis.asked = () => asked;
+		return main.matches('.busy') && getComputedStyle(main, '::after').animationName === 'none'; // this browser's user wants no motion
+	})()`)
+	b.waits(`asked() > 0`)
+	is(`asked() === 1`)
 	scene("login-locked")
 	is(`document.querySelector('#screen .main').getAttribute('aria-disabled') === 'true'`)
 	b.submits()

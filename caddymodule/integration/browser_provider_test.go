@@ -59,10 +59,21 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 		b.shows(".alert p", "error.oauth.denied")
 		b.reloads("login-provider", ".other")
 	}
+	b.startsWith(`if (globalThis.sessionStorage?.silent) {
+		const { parse } = JSON;
+		JSON.parse = (text) => {
+			const read = parse(text);
+			for (const provider of read?.config?.oauth ?? []) provider.authorize_url = null;
+			return read;
+		};
+	}`)
 	var logins []string // their times
 	for round, address := range []string{"/home?x=1", "/home?x=1", "/acme/login?fresh=0&return_to=" + url.QueryEscape("/home?x=1")} {
 		if round == 2 {
 			storetest.Eventually(t, 5*time.Second, "older login at the provider", func() bool { return fmt.Sprint(time.Now().Unix()) > logins[1] })
+		}
+		if round == 1 {
+			b.eval(`void (sessionStorage.silent = 'yes')`) // it did not answer while the page was made
 		}
 		b.open(s.URL + address)
 		visits()

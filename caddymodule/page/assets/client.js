@@ -320,10 +320,12 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     }
   }
 
-  // keepStepUp keeps a step-up by SMS, without the session's token, and forgets any other.
+  // keepStepUp keeps a step-up by SMS, without the session's token, if it can, and forgets any other.
   function keepStepUp({ token, notice, ...kept } = {}) {
-    if (kept.factor === 'sms') tab.setItem(stepUpName, JSON.stringify(kept));
-    else tab.removeItem(stepUpName);
+    tab.removeItem(stepUpName);
+    try {
+      if (kept.factor === 'sms') tab.setItem(stepUpName, JSON.stringify(kept));
+    } catch {}
   }
 
   // raising returns the step of a step-up. renewed has the fields after another code was sent.

@@ -9,8 +9,27 @@ const own = language; // the page's
 // configOf returns the company's configuration. The page brings it in its own language.
 export const configOf = async (client) => given.config && language === own ? camel(given.config) : client.config();
 
-export const remembered = (name) => storageOfTab()?.getItem(`mnemogate-page ${name}`) ?? null;
-export const keep = (name, value) => storageOfTab()?.setItem(`mnemogate-page ${name}`, value);
+// tab is the tab's storage. If that is full, because the application has filled it, the page
+// goes on without it: only a reload then loses a login in progress.
+const spare = new Map();
+export const tab = {
+  getItem: (name) => spare.get(name) ?? storageOfTab()?.getItem(name) ?? null,
+  setItem(name, value) {
+    tab.removeItem(name);
+    try {
+      storageOfTab()?.setItem(name, value);
+    } catch {
+      spare.set(name, String(value));
+    }
+  },
+  removeItem(name) {
+    spare.delete(name);
+    storageOfTab()?.removeItem(name);
+  },
+};
+
+export const remembered = (name) => tab.getItem(`mnemogate-page ${name}`);
+export const keep = (name, value) => tab.setItem(`mnemogate-page ${name}`, value);
 
 // key returns the key in the page. If that has expired, it loads the page again for
 // a new one.

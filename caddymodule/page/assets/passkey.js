@@ -6,7 +6,7 @@ import { t } from './texts.js';
 import { seen } from './frame.js';
 
 // A challenge is valid for 5 minutes. The user may take a while to confirm.
-const life = 4 * 60_000;
+const valid = 5 * 60_000, life = 4 * 60_000;
 
 // autofill waits for the user to choose a passkey, and logs in with it. It returns a
 // function that stops waiting. In browsers without autofill of passkeys it does nothing.
@@ -28,7 +28,7 @@ async function wait(page, step, stopped) {
     const late = AbortSignal.timeout(life);
     try {
       const answer = await page.client.askPasskey({ mediation: 'conditional', signal: AbortSignal.any([stopped, late]) });
-      if (!stopped.aborted) page.act(() => login(step, answer));
+      if (!stopped.aborted) page.act(() => Date.now() - began < valid ? login(step, answer) : unanswered()); // no timer runs while the device sleeps
       return;
     } catch (error) {
       if (stopped.aborted) return;
@@ -118,19 +118,27 @@ export function offer(page, step) {
     body: [
       el('p', { class: 'lead' }, t('offer.text')),
       el('div', { class: 'stack' },
-        button(t('offer.create'), () => page.act(() => create(step)), 'main'),
+        button(t('offer.create'), () => page.act(() => create(page, step)), 'main'),
         button(t('offer.skip'), () => page.go(), 'other')),
     ],
   };
 }
 
+// raise has the user give the other factor, and then create the passkey on the security page.
+// From there a link leads on.
+function raise(page) {
+  const on = new URLSearchParams({ return_to: page.goal().slice(location.origin.length) });
+  const { pathname } = new URL('security', location);
+  location.assign(`login?${new URLSearchParams({ mfa: 1, return_to: `${pathname}?${on}#passkeys` })}`);
+}
+
 // create returns the step to go on with, or nothing if the user has cancelled.
-async function create(step) {
+async function create(page, step) {
   try {
     await step.me.addPasskey();
   } catch (error) {
     if (error.reason === 'too_old') return step; // the offer was open for too long
-    if (error.reason === 'mfa') return location.assign('security#passkeys'); // where the user gives the other factor first
+    if (error.reason === 'mfa') return raise(page); // to give the other factor first
     if (isNone(error)) return void alert(t('offer.cancelled'));
     if (!(error instanceof DOMException)) throw error;
     // Otherwise there is one already, or this address of the site has none.

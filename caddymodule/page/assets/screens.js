@@ -64,7 +64,8 @@ const forgot = (page, step) => page.config.recovery.length > 0 && button(t('reco
 
 // login asks for a login id. It knows that of a user who is logged in and must log in again.
 export function login(page, step) {
-  const providers = page.config.oauth.filter(({ authorizeUrl }) => authorizeUrl);
+  // An OpenID provider that did not answer while the page was made may answer later.
+  const providers = page.config.oauth.filter(({ authorizeUrl, name, scope }) => authorizeUrl || name && scope.split(' ').includes('openid'));
   const masked = isMasked(step.user);
   const ways = [
     passkey(page, () => step),

@@ -5,12 +5,12 @@ import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { appDigits, codeField, isMasked, isolated, newPassword, pausing, username } from './screens.js';
-import { configOf, key, languages, seen } from './frame.js';
+import { configOf, key, languages, seen, tab } from './frame.js';
 import { device, ago, moment } from './device.js';
 import { creates, isNone, settle } from './passkey.js';
 
 const screen = $('#screen');
-const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, language: () => language });
+const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, storage: tab, language: () => language });
 
 let me, user, config, factors, sessions, passkeys, devices, tokens;
 let freshUntil = 0; // until then, changes need no new login

@@ -99,6 +99,7 @@ const doing = {
     asked.reject(new DOMException('', 'NotAllowedError'));
   },
   open() { document.querySelector('details').open = true; },
+  provider() { document.querySelector('#screen .stack .other').click(); },
   submit() { document.querySelector('#screen .main').click(); },
   async choose(key) {
     const { t } = await import(new URL('texts.js', file));

@@ -122,6 +122,7 @@ export const scenes = {
   'provider-unknown': { ...oauth, ...refused('auth/oauth', fails(404, 'auth.oauth.notfound')) },
   'provider-denied': { at: '?state=s&error=access_denied' },
   'provider-stateless': { at: '?error=server_error' },
+  'provider-unavailable': { config: { oauth: [{ provider_id: 1, name: 'Example', authorize_url: null, client_id: 'preview', scope: 'openid' }] }, act: [['provider']] },
   'password': password,
   'password-empty': { ...password, act: [['submit']] },
   'password-wrong': { ...password, ...refused('auth/checkpassword', fails(401, 'auth.password.invalid'), ...enter('password', 'wrong')) },
