@@ -97,14 +97,20 @@ func sameMatcher(a, b any) bool {
 
 // opposite reports whether one of two routes has the matchers of the other, negated.
 func opposite(a, b caddyhttp.MatcherSets) bool {
-	negates := func(a, b caddyhttp.MatcherSets) bool {
-		if len(a) != 1 || len(a[0]) != 1 || b == nil {
-			return false
-		}
-		not, ok := a[0][0].(*caddyhttp.MatchNot)
-		return ok && same(not.MatcherSets, b)
-	}
+	negates := func(a, b caddyhttp.MatcherSets) bool { return b != nil && same(negated(a), b) }
 	return negates(a, b) || negates(b, a)
+}
+
+// negated returns the matchers of which others are the opposite, or nil.
+func negated(sets caddyhttp.MatcherSets) caddyhttp.MatcherSets {
+	if len(sets) != 1 || len(sets[0]) != 1 {
+		return nil
+	}
+	not, ok := sets[0][0].(*caddyhttp.MatchNot)
+	if !ok {
+		return nil
+	}
+	return not.MatcherSets
 }
 
 // has reports whether some of the matchers have one of the names.

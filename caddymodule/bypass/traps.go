@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -367,11 +368,11 @@ func openAccounts(f facts, v *visit, y way) [][]any {
 	return when(plainAccounts(f, v, y) == nil && !v.addresses && !asksForCertificates(v.server) && listensBeyond(v.server, private))
 }
 
-// shields finds a route that answers some requests, in the gate's list of routes or one around
-// it.
+// shields finds a route that refuses some requests, perhaps of the auth routes, in the gate's list
+// of routes or one around it.
 func shields(_ facts, v *visit, y way) [][]any {
 	r, ok := v.handler.(caddyhttp.Route)
-	if !ok || matchersOf(r) == nil || !y.gate.block.isIn(v.block) || y.gate.failed {
+	if !ok || matchersOf(r) == nil || !y.gate.block.isIn(v.block) || y.gate.failed || !y.gate.answers(pathsOf(matchersOf(r))) {
 		return nil
 	}
 	switch h := onlyHandler(r).(type) {
@@ -381,9 +382,17 @@ func shields(_ facts, v *visit, y way) [][]any {
 		if h.Abort {
 			return when(true, "abort")
 		}
-		return when(h.Headers.Get("Location") == "", "respond") // Caddy itself adds redirects to https
+		status, err := strconv.Atoi(cmp.Or(string(h.StatusCode), "200"))
+		return when(err != nil || status >= 400, "respond")
 	}
 	return nil
+}
+
+// answers reports whether some of the paths may be those of a gate's auth routes.
+func (v *visit) answers(paths []string) bool {
+	return paths == nil || slices.ContainsFunc(slices.Collect(maps.Keys(v.app.Companies)), func(company string) bool {
+		return v.Serves(company) && slices.ContainsFunc(paths, func(path string) bool { return meet(path, v.Base()+"/"+company+"/v2/auth/*") })
+	})
 }
 
 func basicAuth(_ facts, v *visit, _ way) [][]any {

@@ -161,7 +161,7 @@ func (w *walk) route(r caddyhttp.Route, in []way, b *block) (came, passedBy []wa
 // split returns the ways into a route, those of requests that it leaves out, and those that
 // Caddy lets skip it.
 func split(r caddyhttp.Route, sets caddyhttp.MatcherSets, in []way) (came, leftOut, skipped []way) {
-	match, miss := &step{group: r.Group, matchers: sets, paths: pathsOf(sets)}, &step{matchers: sets, missed: true}
+	match, miss := &step{group: r.Group, matchers: sets, paths: pathsOf(sets)}, &step{matchers: sets, missed: true, paths: pathsOf(negated(sets))}
 	if runsScripts(r) {
 		match.matchers = nil
 	}
@@ -177,8 +177,8 @@ func split(r caddyhttp.Route, sets caddyhttp.MatcherSets, in []way) (came, leftO
 		if matches || !known {
 			came = append(came, y.then(match))
 		}
-		if sets != nil && !(matches && known) {
-			leftOut = append(leftOut, y.then(miss))
+		if out := y.then(miss); sets != nil && !(matches && known) && !out.isNone() {
+			leftOut = append(leftOut, out)
 		}
 	}
 	return came, leftOut, skipped

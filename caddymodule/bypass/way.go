@@ -117,19 +117,49 @@ func (y steps) sinceParting(z steps) steps {
 }
 
 // matches reports whether the requests match a route's matchers. It is known if they came to
-// the same ones before, or to their opposite, and no change since can matter.
+// the same ones before, or to their opposite or other paths, and no change since can matter.
 func (y way) matches(sets caddyhttp.MatcherSets) (matches, known bool) {
 	matters := func(s *step) bool { return s.remade || s.marked && !byLine(sets) }
+	paths := pathsOf(sets)
 	for _, s := range slices.Backward(y.steps) {
+		if s.paths != nil && paths != nil && !slices.ContainsFunc(paths, steps{s}.makes) {
+			return false, !y.turnsSince(s, matters)
+		}
 		if matters(s) {
 			break
 		}
 		if isSame := same(s.matchers, sets); s.matchers != nil && (isSame || opposite(s.matchers, sets)) {
-			changed := slices.ContainsFunc(y.turns, func(t steps) bool { return slices.Contains(t, s) && matters(t[len(t)-1]) })
-			return isSame != s.missed, !changed
+			return isSame != s.missed, !y.turnsSince(s, matters)
 		}
 	}
 	return false, false
+}
+
+// turnsSince reports whether some of the requests took such a change after a step.
+func (y way) turnsSince(s *step, is func(*step) bool) bool {
+	return slices.ContainsFunc(y.turns, func(t steps) bool { return t[len(t)-1] != s && slices.Contains(t, s) && is(t[len(t)-1]) })
+}
+
+// isNone reports whether there are no such requests, because routes have taken all those that
+// another one let through. It looks at the request line alone, and may be wrong only in saying no.
+func (y way) isNone() bool {
+	var none caddyhttp.MatcherSets // that the requests match
+	for _, s := range slices.Backward(y.steps) {
+		if s.remade || y.turnsSince(s, func(s *step) bool { return s.remade }) {
+			break
+		}
+		one, others := s.matchers, negated(s.matchers) // they match one of the first, and none of the others
+		if s.missed {
+			one, others = others, one
+		}
+		if byLine(others) {
+			none = append(none, others...)
+		}
+		if one != nil && byLine(one) && !slices.ContainsFunc(one, func(set caddyhttp.MatcherSet) bool { return leaves(none, set) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // rewrites returns the steps from the gate to each rewrite, which some of the requests took.
@@ -151,7 +181,7 @@ func (y steps) hasLost(path string) bool {
 // pathsOf returns the paths of matchers, or nil if some of them match any path.
 func pathsOf(sets caddyhttp.MatcherSets) (all caddyhttp.MatchPath) {
 	for _, set := range sets {
-		i := slices.IndexFunc(set, func(m any) bool { _, ok := m.(*caddyhttp.MatchPath); return ok })
+		i := slices.IndexFunc(set, isPath)
 		if i < 0 {
 			return nil
 		}
@@ -160,6 +190,8 @@ func pathsOf(sets caddyhttp.MatcherSets) (all caddyhttp.MatchPath) {
 	_ = all.Provision(caddy.Context{}) // never fails
 	return all
 }
+
+func isPath(m any) bool { _, ok := m.(*caddyhttp.MatchPath); return ok }
 
 func rewriting(h *rewrite.Rewrite) *step {
 	s := &step{remade: true}
@@ -283,8 +315,9 @@ func (y steps) brings(pattern string) bool {
 }
 
 // literal returns the beginning of a pattern, up to the first character that stands for
-// others, in lower case.
+// others, in lower case. For most patterns, Caddy takes two slashes as one.
 func literal(pattern string) string {
+	pattern, _, _ = strings.Cut(pattern, "//")
 	if i := strings.IndexAny(pattern, `*?[\{%`); i >= 0 {
 		pattern = pattern[:i]
 	}
@@ -306,6 +339,24 @@ func meet(a, b string) bool {
 func covers(pattern, other string) bool {
 	begin, ok := strings.CutSuffix(strings.ToLower(pattern), "*")
 	return strings.EqualFold(pattern, other) || ok && begin == literal(begin) && strings.HasPrefix(literal(other), begin)
+}
+
+// leaves reports whether a request may match a set and none of others. It may be wrong only in
+// saying yes.
+func leaves(none caddyhttp.MatcherSets, set caddyhttp.MatcherSet) bool {
+	left := func(path string) bool {
+		misses := func(m any) bool {
+			if paths, ok := m.(*caddyhttp.MatchPath); ok {
+				return !slices.ContainsFunc(*paths, func(pattern string) bool { return covers(pattern, path) })
+			}
+			return !slices.ContainsFunc(set, func(other any) bool { return sameMatcher(m, other) })
+		}
+		return !slices.ContainsFunc(none, func(other caddyhttp.MatcherSet) bool { return !slices.ContainsFunc(other, misses) })
+	}
+	if paths := pathsOf(caddyhttp.MatcherSets{set}); paths != nil {
+		return slices.ContainsFunc(paths, left)
+	}
+	return left("")
 }
 
 // reaches reports whether a request can take the way and have this path at its end. It

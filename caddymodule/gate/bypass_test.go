@@ -335,6 +335,47 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			respond /health 200
 			reverse_proxy localhost:9000
 		}`, nil},
+		{"all but what is answered after it, path by path", `http:// {
+			@app not path /healthz /readyz /docs/a
+			mnemogate @app
+			respond /healthz 200
+			@ready path /readyz /metrics
+			respond @ready 200
+			respond /docs/* 200
+			reverse_proxy localhost:9000
+		}`, nil},
+		{"all but what is answered after it, but for what a rewrite makes of it", `http:// {
+			@app not path /a /b
+			route {
+				mnemogate @app
+				respond /a 200
+				rewrite /b /c
+				respond /b 200
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"all but what is answered after it, by path and method", `http:// {
+			@app {
+				not path /healthz
+				not {
+					method OPTIONS
+					path /api/*
+				}
+			}
+			@preflight method OPTIONS
+			mnemogate @app
+			respond /healthz 200
+			respond @preflight 204
+			reverse_proxy localhost:9000
+		}`, nil},
+		{"other paths of the same application, without what clients claim", `http:// {
+			mnemogate /api/*
+			reverse_proxy /api/* localhost:9000
+			reverse_proxy /public/* localhost:9000 {
+				header_up -X-Profile-Mnemocode
+				header_up -X-Company-Code
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
 		{"all but files", `example.com {
 			@app not path /assets/*
 			mnemogate @app
@@ -367,6 +408,27 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				reverse_proxy @app localhost:9000
 			}
 		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"another path", `http:// {
+			route /a/* {
+				mnemogate
+				reverse_proxy /b/* localhost:9000
+				reverse_proxy localhost:9001
+			}
+		}
+		http://b.example {
+			reverse_proxy localhost:9000
+		}`, nil},
+		{"another path, that some get by a rewrite", `http:// {
+			route /a/* {
+				rewrite /a/x /b/x
+				mnemogate
+				reverse_proxy /b/* localhost:9000
+				reverse_proxy localhost:9001
+			}
+		}
+		http://b.example {
+			reverse_proxy localhost:9000
+		}`, []string{`mnemogate: requests also reach localhost:9000 from b.example, where it is missing, with whatever identity headers the client sent`}},
 		{"what matched before it, but for some", `http:// {
 			@a path /a/*
 			route @a {

@@ -45,6 +45,12 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites: "http:// {\n@down vars {env.DOWN} yes\nmnemogate\nrespond @down 503\n" + upstream + "}",
 			want:  []told{{"mnemogate: respond with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { respond ...; mnemogate; ... }"}},
 		},
+		"respond behind it, with a status from elsewhere": {
+			sites: "http:// {\nmnemogate {\nbase_path /api\n}\n@down path /api/*\nrespond @down closed {env.STATUS}\n" + upstream + "}",
+			want:  []told{{"mnemogate: respond with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:10", "route { respond ...; mnemogate; ... }"}},
+		},
+		"answers behind it that refuse nobody": {sites: "http:// {\nmnemogate {\npublic /robots.txt /healthz\n}\n@bot header User-Agent *bot*\nrespond /robots.txt none\nrespond /healthz 200\nrespond @bot \"no bots\" 200\n" + upstream + "}"},
+		"errors behind it for other paths":     {sites: "http:// {\nmnemogate\nerror /vendor/* 404\nrespond /acme/v2/files/* 403\n" + upstream + "}"},
 		"error behind it, in a block": {
 			sites: "http:// {\nhandle {\nmnemogate\nerror /acme/* 404\n" + upstream + "}\n}",
 			want:  []told{{"mnemogate: error with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { error ...; mnemogate; ... }"}},
@@ -226,6 +232,14 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		},
 		"a matcher that leaves out a path, and an answer to another": {
 			sites:   "http:// {\n@app not path /health\nmnemogate @app\nrespond /healthy 200\n" + upstream + "}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
+		"a matcher that leaves out paths, and an answer to one": {
+			sites:   "http:// {\n@app not path /health /healthz/x\nmnemogate @app\nrespond /healthz/* 200\n" + upstream + "}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
+		"a matcher that leaves out paths, and answers to them by a method": {
+			sites:   "http:// {\n@app not path /a /b\n@get {\nmethod GET\npath /a\n}\nmnemogate @app\nrespond @get 200\nrespond /b 200\n" + upstream + "}",
 			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
 		},
 		"a block on one of two": {
