@@ -113,7 +113,7 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 		app.mu.Unlock()
 		b.logsOut(s)
 	}
-	if logins[0] == "" || logins[0] != logins[1] || logins[1] > logins[2] { // in seconds
+	if logins[0] == "" || logins[0] != logins[1] || logins[1] >= logins[2] { // in seconds
 		t.Errorf("the logins are of %s; want two as old as that at the provider, and a new one", logins)
 	}
 	b.open(s.URL + "/home")
