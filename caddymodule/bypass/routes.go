@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
@@ -87,12 +88,24 @@ func sameMatcher(a, b any) bool {
 	if reflect.TypeOf(a) != reflect.TypeOf(b) || a == nil {
 		return false
 	}
+	if has(caddyhttp.MatcherSets{{a}}, "file") {
+		return reflect.DeepEqual(filesOf(a), filesOf(b))
+	}
 	if reflect.Indirect(reflect.ValueOf(a)).Type().PkgPath() != reflect.TypeFor[caddyhttp.MatchExpression]().PkgPath() {
 		return reflect.DeepEqual(a, b)
 	}
 	rawA, errA := json.Marshal(a)
 	rawB, errB := json.Marshal(b)
 	return errA == nil && errB == nil && bytes.Equal(rawA, rawB)
+}
+
+// filesOf returns what a matcher of files looks for, with the defaults that Caddy fills in when it
+// provisions it.
+func filesOf(matcher any) map[string]any {
+	files := map[string]any{"fs": "{http.vars.fs}", "root": "{http.vars.root}", "try_files": []any{"{http.request.uri.path}"}}
+	raw, _ := json.Marshal(matcher) // it came from JSON
+	_ = json.Unmarshal(raw, &files)
+	return files
 }
 
 // opposite reports whether one of two routes has the matchers of the other, negated.
@@ -161,9 +174,9 @@ func handlersOf(r caddyhttp.Route) (handlers []any) {
 	return handlers
 }
 
-// onlyHandler returns a route's only handler, or nil if it has several.
+// onlyHandler returns a route's only handler but for headers, or nil if it has several.
 func onlyHandler(r caddyhttp.Route) any {
-	handlers := handlersOf(r)
+	handlers := slices.DeleteFunc(handlersOf(r), func(h any) bool { _, is := h.(*headers.Handler); return is })
 	if len(handlers) != 1 {
 		return nil
 	}
@@ -326,13 +339,16 @@ func authenticates(h *reverseproxy.Handler, g Gate) bool {
 	if h.Headers == nil || h.Headers.Request == nil {
 		return false
 	}
-	for name, values := range h.Headers.Request.Set {
-		known := http.CanonicalHeaderKey(name) == "Host" || strings.HasPrefix(http.CanonicalHeaderKey(name), "X-Forwarded-")
-		if !known && slices.ContainsFunc(values, maybeSecret) {
-			return true
+	proves := func(sent http.Header) bool {
+		for name, values := range sent {
+			known := http.CanonicalHeaderKey(name) == "Host" || strings.HasPrefix(http.CanonicalHeaderKey(name), "X-Forwarded-")
+			if !known && slices.ContainsFunc(values, maybeSecret) {
+				return true
+			}
 		}
+		return false
 	}
-	return false
+	return proves(h.Headers.Request.Set) || proves(h.Headers.Request.Add)
 }
 
 // maybeSecret reports whether the value of a header can be a secret: one from outside the

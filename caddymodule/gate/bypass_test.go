@@ -167,6 +167,7 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 		}
 		http:// {
 			handle {
+				header -Server
 				respond 404
 			}
 		}`, nil},
@@ -376,6 +377,16 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				header_up -X-Company-Code
 			}
 		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"all but files that are there", `:8080 {
+			root * /srv
+			@static file
+			@app not file
+			mnemogate @app
+			route {
+				file_server @static
+				reverse_proxy localhost:9000
+			}
+		}`, nil},
 		{"all but files", `example.com {
 			@app not path /assets/*
 			mnemogate @app
@@ -692,6 +703,11 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			handle /b/* {
 				reverse_proxy app:9001 {
 					header_up X-Gateway-Key 0123456789abcdef
+				}
+			}
+			handle /c/* {
+				reverse_proxy app:9004 {
+					header_up +X-Gateway-Key {env.MNEMOGATE_TEST_KEY}
 				}
 			}
 			handle {

@@ -234,6 +234,10 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites:   "http:// {\n@app not path /health\nmnemogate @app\nrespond /healthy 200\n" + upstream + "}",
 			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
 		},
+		"a matcher that leaves out files, and an answer to others": {
+			sites:   "http:// {\nroot * /srv\n@static file {path}.html\n@app not file\nmnemogate @app\nroute {\nfile_server @static\n" + upstream + "}\n}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
 		"a matcher that leaves out paths, and an answer to one": {
 			sites:   "http:// {\n@app not path /health /healthz/x\nmnemogate @app\nrespond /healthz/* 200\n" + upstream + "}",
 			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
