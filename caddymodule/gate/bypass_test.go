@@ -525,8 +525,10 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			invoke app
 		}`, nil},
 		{"in an invoked route", `&(guarded) {
-			mnemogate
-			reverse_proxy localhost:9000
+			route {
+				mnemogate
+				reverse_proxy localhost:9000
+			}
 		}
 		example.com {
 			handle /api/* {
@@ -536,6 +538,18 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				invoke guarded
 			}
 		}`, nil},
+		{"in an invoked route, beside the same application", `&(guarded) {
+			route {
+				mnemogate
+				reverse_proxy localhost:9000
+			}
+		}
+		example.com {
+			handle /api/* {
+				invoke guarded
+			}
+			reverse_proxy localhost:9000
+		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
 		{"a second route in the open", `example.com {
 			handle /public/* {
 				reverse_proxy localhost:9000

@@ -478,3 +478,15 @@ func TestCaddyStillTellsOfValidation(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// As docs/configuration.md says, Caddy drops what a named route does after its first handler, but
+// not in a block.
+func TestCaddyStillDropsHandlersOfNamedRoutes(t *testing.T) {
+	guesttest.Environment(t)
+	for routes, kept := range map[string]bool{"header X-A 1\nmnemogate": false, "route {\nheader X-A 1\nmnemogate\n}": true} {
+		config := adapted(t, "", "&(gate) {\n"+routes+"\n}\nhttp:// {\ninvoke gate\n}")
+		if got := strings.Contains(string(config), `"handler":"mnemogate"`); got != kept {
+			t.Errorf("%s: adapted to %s", routes, config)
+		}
+	}
+}
