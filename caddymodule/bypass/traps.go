@@ -448,7 +448,7 @@ func unguarded(f facts, v *visit, _ way) (found [][]any) {
 		return when(true, v.first.upstream)
 	}
 	for _, u := range f.before(v) {
-		found = append(found, when(u.first != nil && u.guarded == nil && !u.failed, u.upstream)...)
+		found = append(found, when(u.first != nil && u.guarded == nil && !u.failed && !u.asks, u.upstream)...)
 	}
 	return found
 }

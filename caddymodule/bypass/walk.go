@@ -31,6 +31,7 @@ type visit struct {
 	on   steps  // that all of them took
 	end  string // of a gate that no requests come to: the handler that answered them, or skips
 
+	asks     bool   // whether the proxy only asks for permission
 	upstream string // the address of one of the proxy's, as written
 	address  string // the same, in the one spelling for all
 	first    *visit // of the upstream, from the same site and, if failed, the routes for errors; nil if its address is unknown
@@ -270,7 +271,8 @@ func (w *walk) errors(routes caddyhttp.RouteList, came []way, b *block) []way {
 }
 
 // proxy visits the upstreams of a proxy. A proxy that passes requests on and sends GET instead
-// only asks for permission, as forward_auth does.
+// only asks for permission, as forward_auth does. That matters if the application it asks trusts
+// the headers of open requests.
 func (w *walk) proxy(h *reverseproxy.Handler, in []way, b *block) []way {
 	through := ended(in, "reverse_proxy")
 	for _, response := range h.HandleResponse {
@@ -278,14 +280,15 @@ func (w *walk) proxy(h *reverseproxy.Handler, in []way, b *block) []way {
 			through = join(through, w.routes(response.Routes, in, b))
 		}
 	}
+	asks := h.Rewrite != nil && h.Rewrite.Method == http.MethodGet && !isOver(through)
 	if h.Rewrite != nil {
-		if h.Rewrite.Method == http.MethodGet && !isOver(through) {
-			return through
-		}
 		in = after(h.Rewrite, in)
 	}
 	for _, dial := range addressesOf(h) {
 		v := w.visit(h, in, b)
+		if v.asks = asks; asks {
+			v.guarded = nil
+		}
 		if dial != "" {
 			v.upstream, v.address = dial, sameAddress(dial)
 			v.first = w.visits[slices.IndexFunc(w.visits, func(u *visit) bool { return u.address == v.address && u.failed == v.failed })]

@@ -593,6 +593,35 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				reverse_proxy localhost:9000
 			}
 		}`, nil},
+		{"the same application decides before", `http:// {
+			route {
+				forward_auth localhost:9000 {
+					uri /check
+				}
+				mnemogate
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"the same application decides on another site", `a.example.com {
+			mnemogate
+			reverse_proxy localhost:9000
+		}
+		b.example.com {
+			forward_auth localhost:9000 {
+				uri /check
+			}
+			file_server
+		}`, []string{elsewhere("mnemogate in a.example.com", "b.example.com")}},
+		{"one who decides behind it, and is open elsewhere", `a.example.com {
+			mnemogate
+			forward_auth localhost:9091 {
+				uri /check
+			}
+			reverse_proxy localhost:9000
+		}
+		b.example.com {
+			reverse_proxy localhost:9091
+		}`, nil},
 		{"an invoked route in the open", `&(app) {
 			reverse_proxy localhost:9000
 		}
