@@ -426,7 +426,7 @@ func unproven(_ facts, v *visit, y way) [][]any {
 	return when(isElsewhere(v.upstream) && !authenticates(v.handler.(*reverseproxy.Handler), y.gate), v.upstream)
 }
 
-func rewritten(_ facts, v *visit, y way) (found [][]any) {
+func rewritten(f facts, v *visit, y way) (found [][]any) {
 	all := y.gate.Patterns()
 	for _, option := range []string{"fresh", "mfa", "role"} {
 		for _, path := range all[option] {
@@ -435,10 +435,20 @@ func rewritten(_ facts, v *visit, y way) (found [][]any) {
 				return s.isUnknown() || !strings.HasPrefix(path, prefix) && !slices.Contains(all[option], prefix+path) ||
 					s.makes(path) && !y.isWithin(all[option], s)
 			})
-			found = append(found, when(others && path != "/*", option, path, v.first.upstream)...) // /* covers them, too
+			found = append(found, when(others && path != "/*" && !f.hasOwn(v, path, y), option, path, v.first.upstream)...) // /* covers them, too
 		}
 	}
 	return found
+}
+
+// hasOwn reports whether a path of an option is for all that another upstream than this one gets
+// from the gate.
+func (f facts) hasOwn(v *visit, path string, y way) bool {
+	return f.have(func(u *visit) bool {
+		return u.first != nil && u.address != v.address && slices.ContainsFunc(u.guarded, func(z way) bool {
+			return z.gate == y.gate && z.isWithin([]string{path}, z.steps[z.since:])
+		})
+	})
 }
 
 // unguarded finds upstreams with guarded and open requests and, before a gate, those that take

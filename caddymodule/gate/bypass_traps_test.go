@@ -147,6 +147,10 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites: "http:// {\nmnemogate {\nrole admin /admin/* /v1/x/*\nfresh 5m /a /v1/a\npublic /b\n}\nhandle_path /v1/* {\n" + upstream + "}\n}",
 			want:  []told{{"mnemogate: role /admin/* does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "with the prefix that is removed"}},
 		},
+		"paths of another application, beside a prefix that is taken away": {
+			sites: "http:// {\nmnemogate {\nrole admin /admin/*\nfresh 5m /pay\n}\nhandle /admin/* {\nreverse_proxy localhost:9001\n}\nhandle_path /v1/* {\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: fresh /pay does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "with the prefix that is removed"}},
+		},
 		"paths that are rewritten later": {
 			sites: "http:// {\nmnemogate {\nfresh 5m /a\n}\nhandle {\nuri replace /x /\n" + upstream + "}\n}",
 			want:  []told{{"mnemogate: fresh /a does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "after the rewrite"}},
