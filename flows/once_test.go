@@ -153,7 +153,7 @@ func TestOneOfManyDoesTheWork(t *testing.T) {
 }
 
 // Contract, section 20: of requests without a token at most 60 a minute are kept for an
-// address. Strangers can fill the store with those that have one neither.
+// address. Nor can strangers fill the store with those that have one.
 func TestFewAnswersAreKeptForAnAddress(t *testing.T) {
 	h := newHarness(t)
 	for token, most := range map[bool]int{false: 60, true: 600} {

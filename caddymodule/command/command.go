@@ -219,7 +219,7 @@ func listCommand[I any](c *cli, use, short, long, what string, header []string, 
 	})
 }
 
-// parent is group for a command of a few words.
+// parent returns a command that only has others.
 func parent(name, short, long string, others ...*cobra.Command) *cobra.Command {
 	return group(&cobra.Command{Use: name + " <command>", Short: short, Long: long}, others...)
 }

@@ -452,6 +452,13 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 				}
 			}
 		}
+		for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} { // mnemogate must see them
+			for _, name := range spellings(header) {
+				if same := strings.EqualFold(name, header); removed.MatchString(strings.ToLower(name)) == same || same && !authz.AllowedHeaders.has(name) {
+					t.Errorf("a client's %s reaches the backend without a question", name)
+				}
+			}
+		}
 		s, _ := askedSite(t, "Envoy")
 		s.checkStub(t, 200, func(method, uri string, header http.Header) (*http.Request, func(string) bool) { // it takes 204 for a no
 			header = header.Clone()

@@ -265,7 +265,7 @@ func (p *OIDC) Start(ctx context.Context) (tenant.OAuthStart, error) {
 	var err error
 	at, now := p.found.Load(), p.now()
 	isOld := func(read time.Time) bool { return now.Sub(read) >= startAge }
-	// If the provider does not answer, one page a minute waits for it.
+	// If a provider whose document is known does not answer, one page a minute waits for it.
 	last := p.asked.Load()
 	if at == nil || isOld(at.read) && (last == nil || isOld(*last)) && p.asked.CompareAndSwap(last, &now) {
 		at, err = p.document(ctx, startAge)

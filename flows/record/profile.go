@@ -49,7 +49,7 @@ func (p Profile) Value(f ProfileField) string {
 // AuthTime returns when the user last raised the session, or else logged in at the OAuth
 // provider. It is zero for neither.
 func (p Profile) AuthTime() time.Time {
-	at, _ := strconv.ParseInt(p.Value(profileAuthTime), 10, 64) // none: 0
+	at, _ := strconv.ParseInt(p.Value(profileAuthTime), 10, 64) // an empty value is 0, which is no time
 	return FromMicros(at)
 }
 

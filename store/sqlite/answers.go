@@ -20,8 +20,8 @@ const (
 	keepAnswer = `UPDATE answers SET answer = ?1, until = ?2 WHERE name = ?3 AND holder = ?4 AND until > ?5 AND answer IS NULL`
 )
 
-// Claim reads before it writes, so that neither those who wait for an answer nor a flood
-// beyond the counters queue for the writer.
+// Claim reads before it writes, so that those who wait for an answer do not queue for the
+// writer.
 func (s sessions) Claim(
 	ctx context.Context, now time.Time, name, holder string, until time.Time, counters ...record.Counter,
 ) (answer []byte, err error) {
@@ -34,9 +34,6 @@ func (s sessions) Claim(
 			err = record.ErrConflict
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
-			return err
-		}
-		if err := s.look(ctx, now, counters); err != nil {
 			return err
 		}
 		return s.write(ctx, func(ctx context.Context, tx *queries) error {
