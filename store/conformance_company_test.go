@@ -109,6 +109,16 @@ var companyCases = []accountsCase{
 				wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}), field)
 				must(t, one.Delete(bg, "new", other.ID, time.Time{}))
 			}
+			other := create(t, one, plain("new", "m2"))
+			must(t, one.AddPasskey(bg, t0, other, passkey(other.ID, "k")))
+			wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}), "credential")
+			must(t, one.Delete(bg, "new", other.ID, time.Time{}))
+			named := create(t, one, record.Account{Company: "acme", Mnemocode: "m3", Status: record.StatusActive, LoginName: "60099999", PhoneRegion: "LT"})
+			other = create(t, one, record.Account{Company: "new", Mnemocode: "m2", Status: record.StatusActive, Phone: "+37060099999"})
+			wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", named.ID, "new", func(*record.Account) {}), "login_name")
+			for _, a := range []record.Account{named, other} {
+				must(t, one.Delete(bg, a.Company, a.ID, time.Time{}))
+			}
 			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
 			errs := race(10, one, two, func(_ int, s record.Accounts) error {
 				return s.MoveAccount(bg, "acme", a.ID, "new", func(a *record.Account) { a.TOTP += " again" })

@@ -105,7 +105,7 @@ var failureCases = []accountsCase{
 	},
 	{
 		name:    "UpdateFailures of a deleted account",
-		promise: "UpdateFailures counts nothing for an account that does not exist, even if Delete deletes it meanwhile.",
+		promise: "UpdateFailures counts nothing for an account that does not exist, and stores no events of it, even if Delete deletes it meanwhile.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			for i := range 20 {
 				a := create(t, one, plain("acme", "m1"))
@@ -120,6 +120,10 @@ var failureCases = []accountsCase{
 					return fail(n, s)
 				})
 				must(t, errors.Join(append(errs, fail(0, one), fail(1, two))...))
+				for n := range 2 {
+					must(t, one.UpdateFailures(bg, t0, keys[0], record.WrongPasswords, counting(n, note("m1", "late"))))
+				}
+				wantEqual(t, "events", len(claim(t, two, t0)), 0)
 				for _, key := range keys {
 					wantEqual(t, "counts", len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, key))), 0)
 				}

@@ -136,7 +136,7 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 		t.Helper()
 		b.waits(`document.querySelector('#sessions .row button') && document.querySelector('.who b').textContent === ` + quote(user))
 	}
-	s.login("frank")
+	s.login("frank") // the session that could be ended
 	b.holds(s, s.login("frank"))
 	b.eval(`dispatchEvent(new Event('focus'))`)
 	sees("frank")

@@ -2,11 +2,17 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
+	// What the account was loaded without: as which phone its login name is read, and passkeys.
+	takenLoginID = `SELECT account FROM login_ids AS mine WHERE account = $1 AND (SELECT account FROM login_ids WHERE company = $2 AND login_id = mine.login_id) <> $1 LIMIT 1`
+	takenPasskey = `SELECT account FROM passkeys AS mine WHERE account = $1 AND (SELECT account FROM passkeys WHERE company = $2 AND credential = mine.credential) <> $1 LIMIT 1`
+
 	moveLoginIDs   = `UPDATE login_ids SET company = $2 WHERE account = $1`
 	moveIdentities = `UPDATE identities SET company = $2 WHERE account = $1`
 	movePasskeys   = `UPDATE passkeys SET company = $2 WHERE account = $1`
@@ -25,6 +31,13 @@ func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to 
 		change(&a)
 		if err := tx.RefuseTaken(ctx, record.Account{}, a); err != nil {
 			return err
+		}
+		for field, query := range map[string]string{"login_name": takenLoginID, "credential": takenPasskey} {
+			if _, err := ScanValue[int64](tx.Row(ctx, query, id, to)); err == nil {
+				return &record.TakenError{Field: field}
+			} else if !errors.Is(err, sql.ErrNoRows) {
+				return err
+			}
 		}
 		tx.Later(ctx, moveLoginIDs, id, to)
 		tx.Later(ctx, moveIdentities, id, to)

@@ -48,6 +48,13 @@ func (s Accounts) UpdateFailures(
 		default:
 			tx.Later(ctx, updateFailures, values...)
 		}
+		if missing && key.Account != 0 && len(after.Outbox) > 0 { // the account may have been deleted
+			if err := s.lockAccount(ctx, tx, key.Company, key.Account); errors.Is(err, sql.ErrNoRows) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+		}
 		s.insertEvents(ctx, tx, key.Company, key.Account, after.Outbox)
 		return nil
 	})

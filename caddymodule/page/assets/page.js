@@ -273,7 +273,10 @@ const page = {
     keep('language', language);
     keep('fresh', fresh ?? '');
     keep('prompt', this.prompt ?? '');
-    location.assign(await step.authorize(provider.authorizeUrl ? provider : provider.providerId, { prompt: this.prompt, ...fresh && { maxAge: Math.min(60, fresh) || 0 } }));
+    const url = await step.authorize(provider.authorizeUrl ? provider : provider.providerId, { prompt: this.prompt, ...fresh && { maxAge: Math.min(60, fresh) || 0 } }).catch((e) => {
+      throw e instanceof MnemogateError ? e : new MnemogateError('cookies', 'the login could not be kept', { cause: e });
+    });
+    location.assign(url);
   },
 
   // go leaves the page after a login. Its entries are left behind, so Back leads to the
