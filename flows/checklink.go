@@ -32,7 +32,7 @@ func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLink
 	if err != nil {
 		return Reply{}, err
 	}
-	a, err := c.LoadAccount(ctx)
+	a, err := c.LinkAccount(ctx)
 	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
 		return Reply{}, err
 	}

@@ -181,7 +181,7 @@ func (y steps) hasLost(path string) bool {
 // pathsOf returns the paths of matchers, or nil if some of them match any path.
 func pathsOf(sets caddyhttp.MatcherSets) (all caddyhttp.MatchPath) {
 	for _, set := range sets {
-		i := slices.IndexFunc(set, isPath)
+		i := slices.IndexFunc(set, func(m any) bool { _, ok := m.(*caddyhttp.MatchPath); return ok })
 		if i < 0 {
 			return nil
 		}
@@ -190,8 +190,6 @@ func pathsOf(sets caddyhttp.MatcherSets) (all caddyhttp.MatchPath) {
 	_ = all.Provision(caddy.Context{}) // never fails
 	return all
 }
-
-func isPath(m any) bool { _, ok := m.(*caddyhttp.MatchPath); return ok }
 
 func rewriting(h *rewrite.Rewrite) *step {
 	s := &step{remade: true}

@@ -137,10 +137,13 @@ func (c *Call) aboutSMS(phone string) {
 // maxUserAgent is how many bytes of a user agent sessions keep.
 const maxUserAgent = 200
 
+// unescaper undoes what strconv.Quote does with harmless characters.
+var unescaper = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
+
 // KeptUserAgent returns the part of a user agent that sessions keep, as valid UTF-8. It escapes
 // what could change how a log or a page shows the rest, such as U+202E.
 func KeptUserAgent(s string) string {
 	s = strconv.Quote(strings.ToValidUTF8(s[:min(len(s), maxUserAgent)], ""))
-	s = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(s[1 : len(s)-1]) // these are harmless
+	s = unescaper.Replace(s[1 : len(s)-1])
 	return strings.ToValidUTF8(s[:min(len(s), maxUserAgent)], "")
 }

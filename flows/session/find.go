@@ -167,10 +167,17 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	if a.ID != 0 {
 		c.SetAccount(a)
 	}
-	if c.welcomed && a.HasCredential() { // its link is valid for days, and is no recovery
+	return a, nil
+}
+
+// LinkAccount is LoadAccount for the session of a mailed link. A welcome link ends once the
+// account has a credential, because it is valid for days, and is no recovery.
+func (c *Call) LinkAccount(ctx context.Context) (record.Account, error) {
+	a, err := c.LoadAccount(ctx)
+	if err == nil && c.welcomed && a.HasCredential() {
 		return record.Account{}, wire.ErrTokenInvalid
 	}
-	return a, nil
+	return a, err
 }
 
 // accountOfRevoked returns the account with which the step of a revoked session continues.

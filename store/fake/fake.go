@@ -500,9 +500,11 @@ func (s sessions) Keep(ctx context.Context, now time.Time, name, holder string, 
 		if before := s.answers[name]; before.holder != holder || !before.until.After(now) || before.answer != nil {
 			return record.ErrConflict
 		}
-		if s.answers[name] = (answer{holder, slices.Clone(kept), stored(until)}); !until.After(now) {
+		if !until.After(now) {
 			delete(s.answers, name)
+			return nil
 		}
+		s.answers[name] = answer{holder, slices.Clone(kept), stored(until)}
 		return nil
 	})
 }

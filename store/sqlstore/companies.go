@@ -32,9 +32,9 @@ func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to 
 		if err := tx.RefuseTaken(ctx, record.Account{}, a); err != nil {
 			return err
 		}
-		for field, query := range map[string]string{"login_name": takenLoginID, "credential": takenPasskey} {
-			if _, err := ScanValue[int64](tx.Row(ctx, query, id, to)); err == nil {
-				return &record.TakenError{Field: field}
+		for _, taken := range [...]struct{ field, query string }{{"login_name", takenLoginID}, {"credential", takenPasskey}} {
+			if _, err := ScanValue[int64](tx.Row(ctx, taken.query, id, to)); err == nil {
+				return &record.TakenError{Field: taken.field}
 			} else if !errors.Is(err, sql.ErrNoRows) {
 				return err
 			}
