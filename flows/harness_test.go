@@ -214,7 +214,7 @@ func newHarness(t *testing.T) *harness {
 		Texts:    message.DefaultTexts(),
 		Policy:   policy,
 	}
-	b.Service = &flows.Service{Manager: &session.Manager{
+	b.Service = &flows.Service{Manager: session.New(&session.Config{
 		Accounts:  db.Accounts(),
 		Sessions:  db.Sessions(),
 		Companies: map[string]*tenant.Company{code: b.company},
@@ -223,7 +223,7 @@ func newHarness(t *testing.T) *harness {
 		Now:       b.clock.Now,
 		After:     b.clock.After,
 		Observe:   witness,
-	}}
+	})}
 	t.Cleanup(b.Close)
 	b.seed(manage.Seed{
 		Account: record.Account{
@@ -245,9 +245,9 @@ func newHarness(t *testing.T) *harness {
 // node returns another node, on the same stores and with the same companies.
 func (b *harness) node() *harness {
 	other := *b
-	other.Service = &flows.Service{Manager: &session.Manager{
+	other.Service = &flows.Service{Manager: session.New(&session.Config{
 		Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, After: b.After, Observe: b.Observe,
-	}}
+	})}
 	b.t.Cleanup(other.Close)
 	return &other
 }

@@ -196,10 +196,10 @@ func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 	}
 	remembers := rapid.Bool().Draw(t, "one node that remembers")
 	for _, s := range stores {
-		node := &flows.Service{Manager: &session.Manager{
+		node := &flows.Service{Manager: session.New(&session.Config{
 			Accounts: s.accounts, Sessions: s.sessions, Companies: companies, Hasher: pw.NewHasher(2),
 			Log: slog.New(slog.NewTextHandler(m, nil)), Now: m.clock.Now, After: m.clock.After,
-		}}
+		})}
 		m.nodes = append(m.nodes, node)
 		if remembers {
 			memory := memory.New(s.sessions, 1000)

@@ -30,9 +30,9 @@ func inBubble(t *testing.T, test func(t *testing.T, s *flows.Service)) {
 	synctest.Test(t, func(t *testing.T) {
 		var accounts fake.Accounts
 		var sessions fake.Sessions
-		test(t, &flows.Service{Manager: &session.Manager{
+		test(t, &flows.Service{Manager: session.New(&session.Config{
 			Accounts: accounts.Through(fake.Direct), Sessions: sessions.Through(fake.Direct), Log: slog.New(slog.DiscardHandler), Now: time.Now,
-		}})
+		})})
 	})
 }
 

@@ -21,7 +21,7 @@ import (
 func TestARevocationWaitsForNoSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &slowlySwept{swept: make(chan struct{})}
-		s := &flows.Service{Manager: &session.Manager{Accounts: owingAccounts{slowlySwept: st}, Sessions: sweptSessions{slowlySwept: st}, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
+		s := &flows.Service{Manager: session.New(&session.Config{Accounts: owingAccounts{slowlySwept: st}, Sessions: sweptSessions{slowlySwept: st}, Log: slog.New(slog.DiscardHandler), Now: time.Now})}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -49,7 +49,7 @@ func TestOnlyWhatStaysPendingIsRevokedLate(t *testing.T) {
 		st := &slowlySwept{swept: make(chan struct{})}
 		close(st.swept)
 		sessions := &slowlyRevoked{}
-		s := &flows.Service{Manager: &session.Manager{Accounts: owingAccounts{slowlySwept: st}, Sessions: sessions, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
+		s := &flows.Service{Manager: session.New(&session.Config{Accounts: owingAccounts{slowlySwept: st}, Sessions: sessions, Log: slog.New(slog.DiscardHandler), Now: time.Now})}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); s.Run(ctx) }()
@@ -72,7 +72,7 @@ func TestOnlyWhatStaysPendingIsRevokedLate(t *testing.T) {
 func TestAnInterruptedSweepIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		s := &flows.Service{Manager: &session.Manager{Accounts: interrupted{}, Sessions: interruptedSessions{}, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}}
+		s := &flows.Service{Manager: session.New(&session.Config{Accounts: interrupted{}, Sessions: interruptedSessions{}, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now})}
 		ctx, reload := context.WithCancel(t.Context())
 		time.AfterFunc(80*time.Second, reload)
 		before := background.Failures.Load()
@@ -105,7 +105,7 @@ func (interruptedSessions) Sweep(ctx context.Context, now time.Time) error {
 func TestPendingRevocationsEndWithTheirConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sessions := &slowlyRevoked{}
-		s := &flows.Service{Manager: &session.Manager{Accounts: owingMany{}, Sessions: sessions, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
+		s := &flows.Service{Manager: session.New(&session.Config{Accounts: owingMany{}, Sessions: sessions, Log: slog.New(slog.DiscardHandler), Now: time.Now})}
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 		defer cancel()
 		began := time.Now()
@@ -146,7 +146,7 @@ func (s *slowlyRevoked) End(context.Context, time.Time, record.Revocation) error
 func TestHistoryOfARequestOutlivesItsConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		history := &fakeHistory{}
-		s := &flows.Service{Manager: &session.Manager{History: history, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
+		s := &flows.Service{Manager: session.New(&session.Config{History: history, Log: slog.New(slog.DiscardHandler), Now: time.Now})}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		s.Run(ctx)

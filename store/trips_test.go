@@ -61,7 +61,7 @@ func newTripService(t *testing.T) *tripService {
 	policy.Password.Argon2id = password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 	policy.Recovery.Methods = []tenant.Method{tenant.ByPhone}
 	s.company = &tenant.Company{Code: "acme", NoAPIKey: true, SMS: s, Texts: message.DefaultTexts(), Policy: policy}
-	s.Service = &flows.Service{Manager: &flowsession.Manager{
+	s.Service = &flows.Service{Manager: flowsession.New(&flowsession.Config{
 		Accounts:  p.Accounts(),
 		Sessions:  r.Sessions(),
 		Companies: map[string]*tenant.Company{"acme": s.company},
@@ -69,7 +69,7 @@ func newTripService(t *testing.T) *tripService {
 		Log:       slog.New(slog.DiscardHandler),
 		Now:       func() time.Time { return s.now },
 		After:     func(time.Duration) <-chan time.Time { return s.behind },
-	}}
+	})}
 	t.Cleanup(s.Close)
 	return s
 }

@@ -439,7 +439,7 @@ func (a *App) start(ctx context.Context) error {
 			return err
 		}
 	}
-	service := &flows.Service{KeyUsed: countKey, Manager: &session.Manager{
+	service := &flows.Service{KeyUsed: countKey, Manager: session.New(&session.Config{
 		Accounts:  a.accounts,
 		Forwarded: a.forwarded,
 		Outbox:    a.outbox,
@@ -453,7 +453,7 @@ func (a *App) start(ctx context.Context) error {
 		Observe:   a.watcher.observe,
 		Sent:      countSent,
 		Dropped:   countDropped,
-	}}
+	})}
 	if server, ok := a.stores[0].Store.(guest.ClockStore); ok {
 		service.Clock = server.Clock
 	}

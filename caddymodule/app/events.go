@@ -46,7 +46,7 @@ func newWatcher(ctx caddy.Context) *watcher {
 	return &watcher{ctx: ctx, log: logs.Slog(ctx), audit: logs.Of(ctx).Named("audit"), queue: make(chan record.Event, eventQueue), done: make(chan struct{})}
 }
 
-// observe implements session.Manager.Observe.
+// observe implements session.Config.Observe.
 func (w *watcher) observe(ctx context.Context, e record.Event) {
 	countEvent(e)
 	if w.ctx.Err() != nil { // the request outlives its config

@@ -247,7 +247,7 @@ func countEvent(e record.Event) {
 	}
 }
 
-// countSent implements session.Manager.Sent.
+// countSent implements session.Config.Sent.
 func countSent(m message.Message, gateway string, err error) {
 	channel, country := "mail", ""
 	if !strings.Contains(m.To, "@") {
@@ -256,7 +256,7 @@ func countSent(m message.Message, gateway string, err error) {
 	messages.WithLabelValues(m.Company, channel, m.Type, orFailed("accepted", err), country, gateway).Inc()
 }
 
-// countDropped implements session.Manager.Dropped.
+// countDropped implements session.Config.Dropped.
 func countDropped(company string) { messagesDropped.WithLabelValues(company).Inc() }
 
 // CountRequest counts the response of an auth route whose request came at the time began.

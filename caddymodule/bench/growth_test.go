@@ -89,14 +89,14 @@ func newGrown(b testing.TB, s *stores, n int) *grown {
 		return base64.RawStdEncoding.DecodeString(hash[strings.LastIndexByte(hash, '$')+1:])
 	}
 	service := func(sessions record.Sessions) *flows.Service {
-		return &flows.Service{Manager: &session.Manager{
+		return &flows.Service{Manager: session.New(&session.Config{
 			Accounts:  s.accounts,
 			Sessions:  sessions,
 			Companies: map[string]*tenant.Company{"acme": {Code: "acme", NoAPIKey: true, SMS: g, Texts: message.DefaultTexts(), Policy: policy}},
 			Hasher:    hasher,
 			Log:       slog.New(slog.DiscardHandler),
 			Now:       time.Now,
-		}}
+		})}
 	}
 	memory := memory.New(s.sessions, n*5/4+10_000)
 	memory.SetLease(time.Now().Add(24 * time.Hour))

@@ -104,13 +104,13 @@ func newFleet(b testing.TB, servers []*storetest.Redis, nodes int) *fleet {
 		server, err := redis.Open(redis.Options{URLs: urls})
 		must(b, err)
 		n := &node{Memory: memory.New(server.Sessions(), 100_000), fleet: f, number: i}
-		n.service = &flows.Service{Manager: &session.Manager{
+		n.service = &flows.Service{Manager: session.New(&session.Config{
 			Accounts:  noAccounts{},
 			Sessions:  n,
 			Companies: map[string]*tenant.Company{"acme": {Code: "acme", NoAPIKey: true, Policy: tenant.DefaultPolicy()}},
 			Log:       slog.New(slog.DiscardHandler),
 			Now:       time.Now,
-		}}
+		})}
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() { server.Run(ctx, n) })

@@ -45,6 +45,11 @@ func (at *Attempt) ContactMails(email string) []record.Counter {
 	return append(at.personalBudget("limit.mails", email, rate), at.perAddress("limit.mails", rate)...)
 }
 
+// AccountMails returns the budget of an account's mails.
+func (at *Attempt) AccountMails(account string) []record.Counter {
+	return at.Budget("limit.mails", account, at.Company.Limits.MailsPerAccount)
+}
+
 // CompanySMS returns the budget of the whole company.
 func (at *Attempt) CompanySMS() []record.Counter {
 	return at.Budget("limit.sms_company", "", at.Company.Limits.SMSPerCompany)

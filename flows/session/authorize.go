@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
@@ -11,6 +12,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
+
+// An Authorizer lets requests pass that have a valid token, and no others. It reads the
+// stores and extends sessions; what it changes opens nothing.
+type Authorizer struct {
+	*Config
+
+	noting atomic.Int64 // how many uses of issued tokens are being stored
+}
 
 // A Requirement is what a path requires of a valid token.
 type Requirement struct {
@@ -47,14 +56,19 @@ func (m *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	if tokens.IsStateless(token) {
 		return record.Session{}, m.refuseStateless(ctx, want, token, now)
 	}
+	return m.authorize(ctx, want, token, now)
+}
+
+// authorize is Manager.Authorize for a token that is not stateless.
+func (auth *Authorizer) authorize(ctx context.Context, want Requirement, token string, now time.Time) (record.Session, error) {
 	if tokens.IsWellFormed(tokens.IssuedPrefix, token) {
-		return m.authorizeIssued(ctx, want, token, now)
+		return auth.authorizeIssued(ctx, want, token, now)
 	}
-	session, err := m.lookup(ctx, tokens.Prefix, token, want, now, m.recall(want.Company, want.Whole || want.Fresh > 0, m.Sessions.Get))
+	session, err := auth.lookup(ctx, tokens.Prefix, token, want, now, auth.recall(want.Company, want.Whole || want.Fresh > 0, auth.Sessions.Get))
 	if err != nil {
 		return record.Session{}, err
 	}
-	owner := m.Companies[session.Company]
+	owner := auth.Companies[session.Company]
 	if owner == nil {
 		return record.Session{}, wire.ErrTokenInvalid // its company is no longer in the configuration
 	}
@@ -70,7 +84,7 @@ func (m *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	if want.Fresh > 0 && now.Sub(session.LoginTime()) > want.Fresh {
 		return session, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too old for this request. Let the user log in again, or confirm it with stepup.", MaxAge: want.Fresh}
 	}
-	return session, m.touch(ctx, now, session, time.Duration(owner.Session.Idle))
+	return session, auth.touch(ctx, now, session, time.Duration(owner.Session.Idle))
 }
 
 // ErrOneFactor refuses a session that was given only one factor.
@@ -105,17 +119,17 @@ func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client 
 // CheckLive checks whether a session that Authorize has accepted is still valid. It is for
 // streams that stay open after their request was authorized. It does not extend the
 // session.
-func (m *Manager) CheckLive(ctx context.Context, session record.Session) error {
-	load := m.Sessions.Get
+func (auth *Authorizer) CheckLive(ctx context.Context, session record.Session) error {
+	load := auth.Sessions.Get
 	if session.Issued != nil {
-		load = m.loadIssued
+		load = auth.loadIssued
 	}
-	recalled, err := m.recall(session.Company, false, load)(ctx, session.Hash)
+	recalled, err := auth.recall(session.Company, false, load)(ctx, session.Hash)
 	if err != nil {
 		return wire.Gone("loading the session", err)
 	}
-	if now := m.Now(); !now.Before(recalled.Expires) {
-		m.expire(ctx, now, recalled)
+	if now := auth.Now(); !now.Before(recalled.Expires) {
+		auth.expire(ctx, now, recalled)
 		return wire.ErrTokenExpired
 	}
 	return nil
@@ -123,14 +137,14 @@ func (m *Manager) CheckLive(ctx context.Context, session record.Session) error {
 
 // Peek returns the authorized session of a company's token. It does not extend the
 // session. Its errors are those of Authorize.
-func (m *Manager) Peek(ctx context.Context, company, token string) (record.Session, error) {
+func (auth *Authorizer) Peek(ctx context.Context, company, token string) (record.Session, error) {
 	if tokens.IsStateless(token) {
 		return record.Session{}, wire.ErrSessionInvalid // stateless tokens are never authorized
 	}
 	if tokens.IsWellFormed(tokens.IssuedPrefix, token) {
-		return m.findIssued(ctx, Requirement{Company: company}, token, m.Now())
+		return auth.findIssued(ctx, Requirement{Company: company}, token, auth.Now())
 	}
-	session, err := m.lookup(ctx, tokens.Prefix, token, Requirement{Company: company}, m.Now(), m.recall(company, true, m.Sessions.Get))
+	session, err := auth.lookup(ctx, tokens.Prefix, token, Requirement{Company: company}, auth.Now(), auth.recall(company, true, auth.Sessions.Get))
 	if err == nil && session.State != record.Authorized {
 		return record.Session{}, wire.ErrSessionInvalid
 	}
@@ -141,7 +155,7 @@ func (m *Manager) Peek(ctx context.Context, company, token string) (record.Sessi
 type getter = func(context.Context, record.TokenHash) (record.Session, error)
 
 // lookup returns the live session of a token. Its company must meet want.
-func (m *Manager) lookup(ctx context.Context, prefix, token string, want Requirement, now time.Time, get getter) (record.Session, error) {
+func (auth *Authorizer) lookup(ctx context.Context, prefix, token string, want Requirement, now time.Time, get getter) (record.Session, error) {
 	if !tokens.IsWellFormed(prefix, token) {
 		return record.Session{}, wire.ErrTokenInvalid
 	}
@@ -153,7 +167,7 @@ func (m *Manager) lookup(ctx context.Context, prefix, token string, want Require
 		return record.Session{}, wire.ErrTokenInvalid
 	}
 	if !now.Before(session.Expires) {
-		m.expire(ctx, now, session)
+		auth.expire(ctx, now, session)
 		return record.Session{}, wire.ErrTokenExpired
 	}
 	return session, nil
@@ -161,20 +175,20 @@ func (m *Manager) lookup(ctx context.Context, prefix, token string, want Require
 
 // recall returns load or, if the store has a memory, a getter that reads from there first.
 // Unless whole is set, the session may lack the fields that record.Recaller names.
-func (m *Manager) recall(company string, whole bool, load getter) getter {
-	memory, ok := m.Sessions.(record.Recaller)
+func (auth *Authorizer) recall(company string, whole bool, load getter) getter {
+	memory, ok := auth.Sessions.(record.Recaller)
 	if !ok {
 		return load
 	}
 	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		return memory.Recall(ctx, m.Now(), company, hash, whole, load)
+		return memory.Recall(ctx, auth.Now(), company, hash, whole, load)
 	}
 }
 
 // touch extends the session of a request. It writes at most once a minute, or ten
 // times within a short idle time. If the write fails, the session stays valid until it
 // expires: a store that takes no writes must not lock out users who are logged in.
-func (m *Manager) touch(ctx context.Context, now time.Time, session record.Session, idle time.Duration) error {
+func (auth *Authorizer) touch(ctx context.Context, now time.Time, session record.Session, idle time.Duration) error {
 	expires := now.Add(idle)
 	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
 		return nil
@@ -183,12 +197,12 @@ func (m *Manager) touch(ctx context.Context, now time.Time, session record.Sessi
 	if !expires.After(session.Expires) {
 		return nil // it already expires at the end of its lifetime
 	}
-	err := m.Sessions.Touch(ctx, now, session.Hash, expires)
+	err := auth.Sessions.Touch(ctx, now, session.Hash, expires)
 	if errors.Is(err, record.ErrNotFound) {
 		return wire.ErrTokenInvalid // it was revoked in the meantime
 	}
 	if err != nil && ctx.Err() == nil {
-		m.Warn("a session could not be extended, and continues until it expires", "company", session.Company, "error", err)
+		auth.Warn("a session could not be extended, and continues until it expires", "company", session.Company, "error", err)
 	}
 	return nil
 }
@@ -196,8 +210,8 @@ func (m *Manager) touch(ctx context.Context, now time.Time, session record.Sessi
 // expire marks a session as expired in the store, so that a clock set back does not
 // revive it. If the store fails, the next request with the token tries again. The
 // present request is refused in any case.
-func (m *Manager) expire(ctx context.Context, now time.Time, session record.Session) {
+func (auth *Authorizer) expire(ctx context.Context, now time.Time, session record.Session) {
 	if !session.Expires.IsZero() && session.Issued == nil { // zero: it is marked already
-		_ = m.Sessions.Expire(ctx, now, session.Hash)
+		_ = auth.Sessions.Expire(ctx, now, session.Hash)
 	}
 }

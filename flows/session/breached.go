@@ -31,7 +31,7 @@ const (
 
 // Breached reports whether a password is in the company's list of breached passwords. If
 // the list does not answer, the password passes, unless the company requires an answer.
-func (m *Manager) Breached(ctx context.Context, company *tenant.Company, typed string) (bool, error) {
+func (p *Passwords) Breached(ctx context.Context, company *tenant.Company, typed string) (bool, error) {
 	if company.Breached.List == nil {
 		return false, nil
 	}
@@ -43,14 +43,14 @@ func (m *Manager) Breached(ctx context.Context, company *tenant.Company, typed s
 	if company.Breached.Require {
 		return false, wire.Unavailable("asking whether a password was breached", err)
 	}
-	m.Warn("the list of breached passwords did not answer, so a password passed", "company", company.Code, "error", err)
+	p.Warn("the list of breached passwords did not answer, so a password passed", "company", company.Code, "error", err)
 	return false, nil
 }
 
 // RefuseBreached returns an error of tenant.BreachedRule if a new password, as it was typed
 // into field, is Breached.
-func (m *Manager) RefuseBreached(ctx context.Context, company *tenant.Company, field, typed string) error {
-	breached, err := m.Breached(ctx, company, typed)
+func (p *Passwords) RefuseBreached(ctx context.Context, company *tenant.Company, field, typed string) error {
+	breached, err := p.Breached(ctx, company, typed)
 	if err == nil && breached {
 		err = tenant.BreachedRule(field)
 	}

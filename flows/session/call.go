@@ -77,23 +77,6 @@ func (c *Call) setCompany(company *tenant.Company) {
 	}
 }
 
-// Attempt returns a new attempt of a client at the address. Its error is that of Keys.
-func (m *Manager) Attempt(ctx context.Context, company *tenant.Company, address string) (limits.Attempt, error) {
-	keys, err := m.Keys(ctx)
-	at := m.attempt(company, address)
-	at.Keys = keys
-	return at, err
-}
-
-// attempt is Attempt without the Keys.
-func (m *Manager) attempt(company *tenant.Company, address string) limits.Attempt {
-	at := limits.Attempt{Company: company, Address: address, Now: m.Now(), Counters: m.Sessions, FailureCounts: m.Accounts}
-	if m.Observe != nil {
-		at.Reported, at.Traffic = &m.reported, &m.traffic
-	}
-	return at
-}
-
 // Session returns the session of the call's token. Its State is record.None if no
 // session was found.
 func (c *Call) Session() record.Session {
@@ -127,11 +110,12 @@ func (c *Call) Event() record.Event {
 	return e
 }
 
-// aboutSMS records the country of a phone, unless the phone gets no SMS.
-func (c *Call) aboutSMS(phone string) {
-	if _, fixed := c.Company.FixedCode(phone); !fixed && phone != "" {
-		c.country = tenant.CallingCode(phone)
+// smsCountry returns the calling code of a phone, or "" if the phone gets no SMS.
+func smsCountry(company *tenant.Company, phone string) string {
+	if _, fixed := company.FixedCode(phone); fixed || phone == "" {
+		return ""
 	}
+	return tenant.CallingCode(phone)
 }
 
 // maxUserAgent is how many bytes of a user agent sessions keep.

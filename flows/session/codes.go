@@ -35,7 +35,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	if !fixed {
 		digits = tokens.NewDigits(c.Company.OTP.Length)
 	}
-	c.aboutSMS(a.Phone)
+	c.country = smsCountry(c.Company, a.Phone)
 	expires := c.Now.Add(time.Duration(c.Company.OTP.TTL))
 	code := &record.Code{Hash: tokens.HashCode(token, st.State, a.Phone, digits), Phone: a.Phone, Expires: expires}
 	counters, err := c.Tells.prepare(code, st, fixed)
@@ -122,8 +122,8 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 
 // sendLater sends the code of a recovery after the answer. If that fails, the code
 // becomes void.
-func (m *Manager) sendLater(ctx context.Context, company *tenant.Company, a record.Account, session record.TokenHash, code newCode) {
-	m.sendDelayed(ctx, company, a, message.OTPRecovery, func(ctx context.Context) error {
+func (c *Call) sendLater(ctx context.Context, a record.Account, session record.TokenHash, code newCode) {
+	c.m.sendDelayed(ctx, c.Company, a, message.OTPRecovery, func(ctx context.Context) error {
 		if code.send == nil {
 			return nil
 		}
@@ -131,7 +131,7 @@ func (m *Manager) sendLater(ctx context.Context, company *tenant.Company, a reco
 		if err == nil {
 			return nil
 		}
-		void := m.voidCode(ctx, company, session, code.stored)
+		void := c.voidCode(ctx, session, code.stored)
 		if errors.Is(err, errBudgetSpent) {
 			return void
 		}
@@ -141,8 +141,8 @@ func (m *Manager) sendLater(ctx context.Context, company *tenant.Company, a reco
 
 // voidCode replaces a code that was not sent with one that nothing matches, unless the
 // code was spent. Guesses then count as they do for a decoy.
-func (m *Manager) voidCode(ctx context.Context, company *tenant.Company, hash record.TokenHash, unsent *record.Code) error {
-	session, err := m.Sessions.SpendCode(ctx, m.Now(), company.Code, hash, record.RecoveryOTP)
+func (c *Call) voidCode(ctx context.Context, hash record.TokenHash, unsent *record.Code) error {
+	session, err := c.m.Sessions.SpendCode(ctx, c.m.Now(), c.Company.Code, hash, record.RecoveryOTP)
 	if errors.Is(err, record.ErrNotFound) {
 		return nil
 	}
@@ -153,9 +153,9 @@ func (m *Manager) voidCode(ctx context.Context, company *tenant.Company, hash re
 	if code.Hash == unsent.Hash { // otherwise it is the code of a renewal, which is put back
 		rand.Read(code.Hash[:])
 	}
-	number, err := m.Sessions.OpenCode(ctx, m.Now(), hash, record.RecoveryOTP)
+	number, err := c.m.Sessions.OpenCode(ctx, c.m.Now(), hash, record.RecoveryOTP)
 	if err == nil {
-		err = m.Sessions.SetCode(ctx, hash, number, code)
+		err = c.m.Sessions.SetCode(ctx, hash, number, code)
 	}
 	if errors.Is(err, record.ErrConflict) { // the session was revoked, or a later renewal has replaced the code
 		return nil
@@ -248,7 +248,7 @@ func (c *Call) trySMS(ctx context.Context, a record.Account, counts Counts, otp 
 	if code == nil || !c.Now.Before(code.Expires) || code.Phone != "" && code.Phone != a.Phone {
 		return Step{}, wire.ErrOTPInvalid
 	}
-	c.aboutSMS(a.Phone)
+	c.country = smsCountry(c.Company, a.Phone)
 	hash := tokens.HashCode(cmp.Or(c.stepUp, c.token), c.session.State, a.Phone, otp)
 	if subtle.ConstantTimeCompare(hash[:], code.Hash[:]) != 1 {
 		if err := c.recordWrongCode(ctx, counts); err != nil {

@@ -32,10 +32,10 @@ func (c *Call) SendContact(ctx context.Context, owner string, contact record.Con
 			break
 		}
 		m.Code = tokens.NewDigits(c.Company.OTP.Length)
-		c.aboutSMS(value)
+		c.country = smsCountry(c.Company, value)
 		budgets, err = c.smsBudgets(a, value)
 	case a.ID != 0:
-		budgets = c.mailBudget(strconv.FormatInt(a.ID, 10))
+		budgets = c.AccountMails(strconv.FormatInt(a.ID, 10))
 	default:
 		budgets = c.ContactMails(typed.LoginID(value, ""))
 	}

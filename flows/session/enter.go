@@ -120,7 +120,7 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 			break
 		}
 		if err = c.m.Sessions.Delete(ctx, c.session.Hash); err != nil {
-			c.m.abandon(ctx, next.Hash)
+			c.abandon(ctx, next.Hash)
 		}
 		if errors.Is(err, record.ErrNotFound) {
 			return wire.ErrTokenInvalid // it was revoked meanwhile
@@ -246,7 +246,7 @@ func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, c
 		err = c.Tells.deliver(ctx, st, next.Hash, *code) // last, because a code can't be taken back
 	}
 	if err != nil {
-		c.m.abandon(ctx, next.Hash)
+		c.abandon(ctx, next.Hash)
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -170,7 +169,7 @@ func (c hardened) deliver(ctx context.Context, st Step, session record.TokenHash
 	if code.send != nil {
 		code.send = c.withinPrivate(st.Account, code.send)
 	}
-	c.m.sendLater(ctx, c.Company, st.Account, session, code)
+	c.sendLater(ctx, st.Account, session, code)
 	return nil
 }
 
@@ -211,7 +210,7 @@ func (c *Call) withinPrivate(a record.Account, send func(context.Context) error)
 			return errBudgetSpent
 		}
 		if full != nil {
-			return c.spentPrivate(ctx, a, full)
+			return c.m.spentPrivate(ctx, c.about(a), full)
 		}
 		if err := c.chargePrivate(ctx, a, budgets...); err != nil {
 			return err
@@ -220,26 +219,14 @@ func (c *Call) withinPrivate(a record.Account, send func(context.Context) error)
 	}
 }
 
-// errBudgetSpent means that a message was not sent because a budget is used up. It is
-// not a failure.
-var errBudgetSpent = errors.New("a budget is used up")
-
-// chargePrivate charges budgets that the answer does not reveal. If one is used up, it
-// emits an event for the operator.
+// chargePrivate is Attempts.chargePrivate for the call's client.
 func (c *Call) chargePrivate(ctx context.Context, a record.Account, counters ...record.Counter) error {
-	return c.spentPrivate(ctx, a, c.m.Sessions.Charge(ctx, c.m.Now(), counters...))
+	return c.m.chargePrivate(ctx, c.about(a), counters...)
 }
 
-// spentPrivate returns errBudgetSpent if err says that a counter is full, otherwise err.
-// It emits one event for each window of the counter.
-func (c *Call) spentPrivate(ctx context.Context, a record.Account, err error) error {
-	if full, ok := errors.AsType[*record.FullError](err); ok {
-		if m := c.m; m.reported.FirstTime(m.Now(), full) {
-			e := c.ClientEvent("")
-			e.Name, e.Company, e.Account, e.Mnemocode, e.Country = limits.LimitOf(full.Key), c.Company.Code, a.ID, a.Mnemocode, c.country
-			m.Emit(ctx, e)
-		}
-		return errBudgetSpent
-	}
-	return err
+// about returns an event of the call's client and an account that the answer may not reveal.
+func (c *Call) about(a record.Account) record.Event {
+	e := c.ClientEvent("")
+	e.Company, e.Account, e.Mnemocode, e.Country = c.Company.Code, a.ID, a.Mnemocode, c.country
+	return e
 }

@@ -22,7 +22,7 @@ const ImaginedID = "(the id of the session)"
 // a company, or if that needs no key, there is no key.
 func (m *Manager) Imagine(company *tenant.Company, a record.Account) (imagined *Manager, token, key string) {
 	now := m.Now()
-	imagined = &Manager{Companies: m.Companies, Log: m.Log, Forwarded: m.Forwarded, Now: func() time.Time { return now }}
+	imagined = New(&Config{Companies: m.Companies, Log: m.Log, Forwarded: m.Forwarded, Now: func() time.Time { return now }})
 	only := oneSession{}
 	if company != nil && !company.NoAPIKey {
 		key = tokens.NewID()

@@ -16,12 +16,12 @@ import (
 
 // loadIssued loads a token, then its account. The session's Generation is 0, so that any
 // revocation makes the memory forget it: one that comes between the two is not overlooked.
-func (m *Manager) loadIssued(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-	t, err := m.Accounts.Token(ctx, hash)
+func (auth *Authorizer) loadIssued(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	t, err := auth.Accounts.Token(ctx, hash)
 	if err != nil {
 		return record.Session{}, err
 	}
-	a, err := m.Accounts.ByID(ctx, t.Company, t.Account)
+	a, err := auth.Accounts.ByID(ctx, t.Company, t.Account)
 	if err == nil && a.Status != record.StatusActive {
 		err = record.ErrNotFound
 	}
@@ -31,7 +31,7 @@ func (m *Manager) loadIssued(ctx context.Context, hash record.TokenHash) (record
 	return record.Session{
 		Hash: hash, Company: a.Company, Account: a.ID, Mnemocode: a.Mnemocode, State: record.Authorized,
 		Created: t.Created, Expires: t.Expires, Ends: t.Expires,
-		Profile: record.NewProfile(a, m.Forwarded, time.Time{}, record.ByToken), Issued: t,
+		Profile: record.NewProfile(a, auth.Forwarded, time.Time{}, record.ByToken), Issued: t,
 	}, nil
 }
 
@@ -47,8 +47,8 @@ func errTokenAge(fresh time.Duration) error {
 }
 
 // authorizeIssued is Authorize for an issued token.
-func (m *Manager) authorizeIssued(ctx context.Context, want Requirement, token string, now time.Time) (record.Session, error) {
-	session, err := m.findIssued(ctx, want, token, now)
+func (auth *Authorizer) authorizeIssued(ctx context.Context, want Requirement, token string, now time.Time) (record.Session, error) {
+	session, err := auth.findIssued(ctx, want, token, now)
 	switch {
 	case err != nil:
 		return record.Session{}, err
@@ -64,18 +64,18 @@ func (m *Manager) authorizeIssued(ctx context.Context, want Requirement, token s
 		return session, errTokenAge(want.Fresh)
 	}
 	if session.Issued.Use(now) {
-		m.noteUse(ctx, session, now.Truncate(time.Minute))
+		auth.noteUse(ctx, session, now.Truncate(time.Minute))
 	}
 	return session, nil
 }
 
 // findIssued returns the session that a valid token stands for. Its company must meet want.
-func (m *Manager) findIssued(ctx context.Context, want Requirement, token string, now time.Time) (record.Session, error) {
-	session, err := m.lookup(ctx, tokens.IssuedPrefix, token, want, now, m.recall(want.Company, false, m.loadIssued))
+func (auth *Authorizer) findIssued(ctx context.Context, want Requirement, token string, now time.Time) (record.Session, error) {
+	session, err := auth.lookup(ctx, tokens.IssuedPrefix, token, want, now, auth.recall(want.Company, false, auth.loadIssued))
 	if err != nil {
 		return record.Session{}, err
 	}
-	if owner := m.Companies[session.Company]; owner == nil || owner.IssuedTokens.Lifetime == 0 {
+	if owner := auth.Companies[session.Company]; owner == nil || owner.IssuedTokens.Lifetime == 0 {
 		return record.Session{}, wire.ErrTokenInvalid // its company is no longer in the configuration, or wants none
 	}
 	return session, nil
@@ -87,16 +87,16 @@ const maxNoting = 256
 // noteUse stores in the background when a token was used, so that the request does not wait
 // for a disk. If that fails or there is too much to store, the next minute's request tries
 // again.
-func (m *Manager) noteUse(ctx context.Context, session record.Session, at time.Time) {
-	if m.noting.Add(1) > maxNoting {
-		m.noting.Add(-1)
+func (auth *Authorizer) noteUse(ctx context.Context, session record.Session, at time.Time) {
+	if auth.noting.Add(1) > maxNoting {
+		auth.noting.Add(-1)
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
 	go func() {
-		defer m.noting.Add(-1)
-		if err := panics.Contain(func() error { return m.Accounts.UseToken(ctx, session.Hash, at) }); err != nil {
-			m.Warn("the use of a token could not be noted", "company", session.Company, "error", err)
+		defer auth.noting.Add(-1)
+		if err := panics.Contain(func() error { return auth.Accounts.UseToken(ctx, session.Hash, at) }); err != nil {
+			auth.Warn("the use of a token could not be noted", "company", session.Company, "error", err)
 		}
 	}()
 }

@@ -17,7 +17,7 @@ import (
 // MailLink mails a link that FindLink accepts to the owner of an account. The argument
 // mail is the type of the message.
 func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) error {
-	budget := c.mailBudget(strconv.FormatInt(a.ID, 10))
+	budget := c.AccountMails(strconv.FormatInt(a.ID, 10))
 	if err := c.Charge(ctx, budget...); err != nil {
 		return err
 	}
@@ -36,14 +36,14 @@ func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) erro
 // an account. It charges the budget of the login id that was sent. After the answer, it
 // charges the budget of the account and mails the link.
 func (c *Call) mailLinkLater(ctx context.Context, a record.Account, loginIDHash string) error {
-	if err := c.Charge(ctx, c.mailBudget(limits.DecoyBudget(loginIDHash))...); err != nil {
+	if err := c.Charge(ctx, c.AccountMails(limits.DecoyBudget(loginIDHash))...); err != nil {
 		return err
 	}
 	if a.ID == 0 {
 		return nil
 	}
 	c.m.sendDelayed(ctx, c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
-		err := c.chargePrivate(ctx, a, c.mailBudget(strconv.FormatInt(a.ID, 10))...)
+		err := c.chargePrivate(ctx, a, c.AccountMails(strconv.FormatInt(a.ID, 10))...)
 		if errors.Is(err, errBudgetSpent) {
 			return nil
 		}
@@ -56,15 +56,11 @@ func (c *Call) mailLinkLater(ctx context.Context, a record.Account, loginIDHash 
 		}
 		err = panics.Contain(func() error { return c.m.send(ctx, c.Company, c.Company.Mail, a, message) })
 		if err != nil {
-			c.m.abandon(ctx, link.Hash)
+			c.abandon(ctx, link.Hash)
 		}
 		return err
 	})
 	return nil
-}
-
-func (c *Call) mailBudget(account string) []record.Counter {
-	return c.Budget("limit.mails", account, c.Company.Limits.MailsPerAccount)
 }
 
 // newLink returns a session that only FindLink finds, and the mail with its link. The

@@ -4,8 +4,8 @@
 // other proofs that lead from one step to the next.
 //
 // Start with Call, which is one request of a client. Then read Call.Enter for the steps
-// of a login and Manager.Authorize for the protected path. The package does not know
-// the routes: package flows decides which step follows which.
+// of a login and Authorizer for the protected path. Manager lists the other parts. The
+// package does not know the routes: package flows decides which step follows which.
 package session
 
 import (
@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
-	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -24,9 +23,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
-// A Manager manages the sessions of all companies. Set its exported fields before the
-// first call and do not change them afterwards. Its methods may be called concurrently.
-type Manager struct {
+// A Config is what all parts of a Manager share. Set its fields before the first call of the
+// Manager and do not change them afterwards.
+type Config struct {
 	Accounts  record.Accounts
 	Outbox    record.Outbox // the Accounts, if they implement it; nil delivers no outbox events
 	Sessions  record.Sessions
@@ -50,32 +49,53 @@ type Manager struct {
 	History   record.History // the Accounts, if they implement it; nil keeps no history
 	AuditKeep time.Duration  // how long History keeps events
 
-	recorder background.Recorder
-	reported limits.ReportedLimits // which full counters were reported
-	traffic  limits.Traffic
 	warnings background.Warnings
-	backlogs atomic.Pointer[[]record.Backlog] // nil until the relay reports them
-	known    atomic.Pointer[knownKeys]        // nil until the first use
-	reading  sync.Mutex                       // held while the secrets are read
-	tagging  sync.Once
-	byTag    map[tokens.CompanyTag]*tenant.Company // of stateless tokens
-	tasks    background.Tasks
-	noting   atomic.Int64 // how many uses of tokens are being stored
 }
 
-func (m *Manager) after(d time.Duration) <-chan time.Time {
-	if m.After != nil {
-		return m.After(d)
+// A Manager manages the sessions of all companies. It has a part for each job. Its methods
+// and theirs may be called concurrently.
+type Manager struct {
+	*Config
+	*Authorizer // may this request pass?
+	*Attempts   // may this client try again?
+	*Passwords  // is this password right, and may it be set?
+	*Locks      // ends what wrong attempts have locked
+	*Revoker    // ends sessions
+	*Messenger  // sends codes, links and notices
+	*Journal    // tells what happened
+	*Secrets    // the keys of the store
+
+	backlogs atomic.Pointer[[]record.Backlog] // nil until the relay reports them
+	tagging  sync.Once
+	byTag    map[tokens.CompanyTag]*tenant.Company // of stateless tokens
+}
+
+// New returns the Manager of a Config, which it keeps.
+func New(c *Config) *Manager {
+	m := &Manager{Config: c, Journal: &Journal{Config: c}}
+	m.Secrets = &Secrets{Config: c, Journal: m.Journal}
+	m.Attempts = &Attempts{Config: c, Secrets: m.Secrets, Journal: m.Journal}
+	m.Authorizer = &Authorizer{Config: c}
+	m.Passwords = &Passwords{Config: c}
+	m.Locks = &Locks{Config: c, Secrets: m.Secrets}
+	m.Revoker = &Revoker{Config: c, Journal: m.Journal}
+	m.Messenger = &Messenger{Config: c, Attempts: m.Attempts}
+	return m
+}
+
+func (c *Config) after(d time.Duration) <-chan time.Time {
+	if c.After != nil {
+		return c.After(d)
 	}
 	return time.After(d)
 }
 
 // Warn logs a warning that many requests may cause at once. It logs at most a few lines
 // a second.
-func (m *Manager) Warn(message string, args ...any) { m.warnings.Warn(m.Log, message, args...) }
+func (c *Config) Warn(message string, args ...any) { c.warnings.Warn(c.Log, message, args...) }
 
 // WarnUnanswered is Warn for an error which says that a store or gateway did not answer.
 // It ignores other errors.
-func (m *Manager) WarnUnanswered(err error, args ...any) {
-	m.warnings.Unanswered(m.Log, err, args...)
+func (c *Config) WarnUnanswered(err error, args ...any) {
+	c.warnings.Unanswered(c.Log, err, args...)
 }

@@ -17,12 +17,12 @@ const verifyTimeout = 5 * time.Second
 // verifyExternally asks the other system about a password, after waiting for a turn at
 // hashing. This limits strangers to the rate of local password checks. If no other
 // system is configured, every password is wrong.
-func (m *Manager) verifyExternally(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (bool, error) {
-	if _, _, err := m.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
+func (p *Passwords) verifyExternally(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (bool, error) {
+	if _, _, err := p.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
 		return false, err
 	}
 	if at.Company.Migrate == nil {
-		m.Log.Warn("the password is known only to another system, and password migrate is not configured: configure it, or set a new password",
+		p.Log.Warn("the password is known only to another system, and password migrate is not configured: configure it, or set a new password",
 			"company", at.Company.Code, "account", a.Mnemocode)
 		return false, nil
 	}

@@ -12,6 +12,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
+// Passwords compares passwords, and says which may be set.
+type Passwords struct{ *Config }
+
 // A PasswordAttempt is one attempt to enter the password of an account.
 type PasswordAttempt struct {
 	Account  record.Account // for an unknown login id only the FailureCounts
@@ -26,11 +29,11 @@ type PasswordAttempt struct {
 // TryPassword checks limits and locks, then compares the password of an account. It needs no
 // captcha. The caller knows the account, so the answer need not hide anything about it. The
 // error for a wrong password is wire.ErrPasswordInvalid.
-func (m *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, counts Counts, typed string) error {
+func (p *Passwords) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, counts Counts, typed string) error {
 	if err := at.CheckPasswords(counts.Now[record.WrongPasswords]); err != nil {
 		return err
 	}
-	err := m.ComparePassword(ctx, at, &PasswordAttempt{Account: a, Password: typed, Counts: counts, Solved: true, Wrong: wire.ErrPasswordInvalid})
+	err := p.ComparePassword(ctx, at, &PasswordAttempt{Account: a, Password: typed, Counts: counts, Solved: true, Wrong: wire.ErrPasswordInvalid})
 	if errors.Is(err, wire.ErrPasswordInvalid) {
 		return wire.ErrPasswordInvalid // without captcha_required
 	}
@@ -51,11 +54,11 @@ func (c *Call) PasswordCounts(ctx context.Context, a record.Account, loginIDHash
 // it has no password, the comparison takes as long as for a wrong password. If
 // ComparePassword replaces the stored hash with a stronger one, t.Account has the new one.
 // The error for a wrong password is t.Wrong.
-func (m *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *PasswordAttempt) error {
+func (p *Passwords) ComparePassword(ctx context.Context, at *limits.Attempt, t *PasswordAttempt) error {
 	if err := at.BeginLogin(ctx); err != nil {
 		return err
 	}
-	ok, outdated, err := m.verifyPassword(ctx, at, t.Account, t.Password)
+	ok, outdated, err := p.verifyPassword(ctx, at, t.Account, t.Password)
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
@@ -83,27 +86,27 @@ func (m *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 		return &wire.Refusal{Err: t.Wrong, Captcha: t.CaptchaDue}
 	}
 	if outdated {
-		m.rehash(ctx, at, &t.Account, password.Normalize(t.Password))
+		p.rehash(ctx, at, &t.Account, password.Normalize(t.Password))
 	}
 	return nil
 }
 
 // verifyPassword reports whether a password is right and whether its hash should be
 // replaced.
-func (m *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, outdated bool, err error) {
+func (p *Passwords) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, outdated bool, err error) {
 	if a.PasswordHash == record.ExternalPassword {
-		ok, err = m.verifyExternally(ctx, at, a, typed)
+		ok, err = p.verifyExternally(ctx, at, a, typed)
 		return ok, ok, err
 	}
-	return m.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
+	return p.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
 }
 
 // rehash replaces a weaker hash after a right password, in the store and in a. It does not
 // set Updated, because nobody changed the account. If it fails, the next login tries again.
-func (m *Manager) rehash(ctx context.Context, at *limits.Attempt, a *record.Account, password string) {
-	hash, err := m.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
+func (p *Passwords) rehash(ctx context.Context, at *limits.Attempt, a *record.Account, password string) {
+	hash, err := p.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
 	if err == nil {
-		_, err = m.Accounts.Update(ctx, at.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
+		_, err = p.Accounts.Update(ctx, at.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
 			if stored.PasswordHash != a.PasswordHash {
 				return false, record.ErrConflict // the password was changed, or another login has rehashed it
 			}
@@ -112,18 +115,18 @@ func (m *Manager) rehash(ctx context.Context, at *limits.Attempt, a *record.Acco
 		})
 	}
 	if err != nil {
-		m.Log.Warn("a weak password hash was not replaced", "company", at.Company.Code, "account", a.Mnemocode, "error", err)
+		p.Log.Warn("a weak password hash was not replaced", "company", at.Company.Code, "account", a.Mnemocode, "error", err)
 		return
 	}
 	a.PasswordHash = hash
 }
 
 // CheckNotSame returns wire.ErrPasswordSame if a new password equals the current one.
-func (m *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record.Account, wanted string) error {
+func (p *Passwords) CheckNotSame(ctx context.Context, at *limits.Attempt, a record.Account, wanted string) error {
 	if a.PasswordHash == "" || a.PasswordHash == record.ExternalPassword {
 		return nil
 	}
-	same, _, err := m.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
+	same, _, err := p.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
 	if err != nil {
 		return wire.Unavailable("comparing with the current password", err)
 	}

@@ -38,11 +38,17 @@ func (c *Call) Revoke(ctx context.Context) error {
 }
 
 // abandon revokes a session whose token was not given out. A failure is only logged.
-func (m *Manager) abandon(ctx context.Context, hash record.TokenHash) {
+func (c *Call) abandon(ctx context.Context, hash record.TokenHash) {
 	ctx = record.WithoutStoreTime(context.WithoutCancel(ctx)) // it may be used up
-	if err := m.Sessions.Delete(ctx, hash); err != nil && !errors.Is(err, record.ErrNotFound) {
-		m.Log.Warn("a session that nobody can use stays until it expires", "error", err)
+	if err := c.m.Sessions.Delete(ctx, hash); err != nil && !errors.Is(err, record.ErrNotFound) {
+		c.m.Log.Warn("a session that nobody can use stays until it expires", "error", err)
 	}
+}
+
+// A Revoker ends the sessions that a change of an account or a company ends.
+type Revoker struct {
+	*Config
+	*Journal
 }
 
 // RevokeAll revokes the sessions of older session generations of an account or a
@@ -50,25 +56,25 @@ func (m *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 // an event for each session of an account, or one for a company. The events are copies of
 // by, which says who revoked the sessions and why. If RevokeAll fails, Run retries until
 // it succeeds.
-func (m *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
+func (r *Revoker) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish its revocation
-	events, unlisted := m.revocationEvents(ctx, e, by)
-	if err := m.Sessions.End(ctx, m.Now(), e); err != nil {
+	events, unlisted := r.revocationEvents(ctx, e, by)
+	if err := r.Sessions.End(ctx, r.Now(), e); err != nil {
 		return wire.Unavailable("ending the sessions", err)
 	}
 	if unlisted != nil {
-		m.Warn("sessions were revoked that could not be listed, so they are not in the audit log", "company", e.Company, "error", unlisted)
+		r.Warn("sessions were revoked that could not be listed, so they are not in the audit log", "company", e.Company, "error", unlisted)
 	}
 	for _, event := range events {
-		m.Emit(ctx, event)
+		r.Emit(ctx, event)
 	}
 	if e.Account != 0 && e.Keep != (record.TokenHash{}) {
-		if err := m.refresh(ctx, e); err != nil {
+		if err := r.refresh(ctx, e); err != nil {
 			return err
 		}
 	}
-	if err := m.Accounts.RevocationDone(ctx, e); err != nil {
-		m.Warn("a revocation that was done will be done again", "company", e.Company, "error", err)
+	if err := r.Accounts.RevocationDone(ctx, e); err != nil {
+		r.Warn("a revocation that was done will be done again", "company", e.Company, "error", err)
 	}
 	return nil
 }
@@ -76,27 +82,27 @@ func (m *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.
 // refresh gives the session that a revocation has spared the account's present values.
 // Backends get them with its next request. After it has stored values, refresh looks again:
 // another change of the account may have come in between, and found nothing to refresh.
-func (m *Manager) refresh(ctx context.Context, e record.Revocation) error {
+func (r *Revoker) refresh(ctx context.Context, e record.Revocation) error {
 	for range raises {
-		found, err := m.Sessions.Get(ctx, e.Keep)
+		found, err := r.Sessions.Get(ctx, e.Keep)
 		if errors.Is(err, record.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
 			return wire.Unavailable("loading the session", err)
 		}
-		a, err := m.Accounts.ByID(ctx, e.Company, e.Account)
+		a, err := r.Accounts.ByID(ctx, e.Company, e.Account)
 		if errors.Is(err, record.ErrNotFound) {
 			return nil // its deletion ends the session
 		}
 		if err != nil {
 			return wire.Unavailable("loading the account", err)
 		}
-		present := found.Profile.Of(a, m.Forwarded)
-		if present == found.Profile || found.State != record.Authorized || !m.Now().Before(found.Expires) {
+		present := found.Profile.Of(a, r.Forwarded)
+		if present == found.Profile || found.State != record.Authorized || !r.Now().Before(found.Expires) {
 			return nil
 		}
-		err = m.Sessions.Raise(ctx, m.Now(), e.Keep, found.Profile, present)
+		err = r.Sessions.Raise(ctx, r.Now(), e.Keep, found.Profile, present)
 		if err != nil && !errors.Is(err, record.ErrConflict) {
 			return wire.Unavailable("refreshing the session", err)
 		}
@@ -106,15 +112,15 @@ func (m *Manager) refresh(ctx context.Context, e record.Revocation) error {
 
 // revocationEvents returns the events of the sessions that RevokeAll is about to revoke,
 // or one event for a company. It fails if the sessions can't be listed.
-func (m *Manager) revocationEvents(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
-	if m.Observe == nil {
+func (r *Revoker) revocationEvents(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
+	if r.Observe == nil {
 		return nil, nil
 	}
 	if e.Account == 0 {
 		by.Name, by.Company = record.AllSessionsEnded, e.Company
 		return []record.Event{by}, nil
 	}
-	sessions, err := m.Sessions.List(ctx, m.Now(), e.Company, e.Account)
+	sessions, err := r.Sessions.List(ctx, r.Now(), e.Company, e.Account)
 	var events []record.Event
 	for _, session := range sessions {
 		if session.Generation < e.Generation && session.Hash != e.Keep {
@@ -132,13 +138,13 @@ const (
 // RevokePending does the pending revocations that are late. If one fails, RevokePending
 // goes on with the others and returns an error. If ctx ends, it begins no more of them:
 // they stay pending, and a reload need not wait for a store that does not answer.
-func (m *Manager) RevokePending(ctx context.Context, late func(record.Revocation) bool) error {
+func (r *Revoker) RevokePending(ctx context.Context, late func(record.Revocation) bool) error {
 	var after record.Revocation
 	var group errgroup.Group
 	group.SetLimit(revocationsAtOnce)
 	var failed error
 	for {
-		pending, err := m.Accounts.PendingRevocations(ctx, after, revocationsPage)
+		pending, err := r.Accounts.PendingRevocations(ctx, after, revocationsPage)
 		for _, e := range pending {
 			after = e
 			if !late(e) {
@@ -148,7 +154,7 @@ func (m *Manager) RevokePending(ctx context.Context, late func(record.Revocation
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				return panics.Contain(func() error { return m.RevokeAll(ctx, e, record.Event{Reason: record.EndedLate}) })
+				return panics.Contain(func() error { return r.RevokeAll(ctx, e, record.Event{Reason: record.EndedLate}) })
 			})
 		}
 		revoking := group.Wait()

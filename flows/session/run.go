@@ -82,7 +82,7 @@ func (m *Manager) Sweep(ctx context.Context) {
 }
 
 // Waiting returns the number of messages that are being sent in the background.
-func (m *Manager) Waiting() int { return m.tasks.Waiting() }
+func (m *Messenger) Waiting() int { return m.tasks.Waiting() }
 
 // Close waits for the background tasks, each of which has a time limit. Tasks that
 // requests start later are dropped.

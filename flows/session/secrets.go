@@ -4,12 +4,23 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
+
+// Secrets reads the secrets of the store, and can replace them.
+type Secrets struct {
+	*Config
+	*Journal
+
+	known   atomic.Pointer[knownKeys] // nil until the first use
+	reading sync.Mutex                // held while the secrets are read
+}
 
 // Rekey gives the store a new secret after the present one has leaked. Sessions, passkeys,
 // passwords, codes and device tokens do not depend on it. What does:
@@ -46,29 +57,29 @@ type knownKeys struct {
 // Keys returns the keys that are derived from the store's secrets. If the store does not
 // answer, it returns those that the node knows; only without any, the error is
 // wire.ErrUnavailable.
-func (m *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
-	known := m.known.Load()
-	if known != nil && m.Now().Before(known.due) {
+func (s *Secrets) Keys(ctx context.Context) (*tokens.Keys, error) {
+	known := s.known.Load()
+	if known != nil && s.Now().Before(known.due) {
 		return known.keys, known.err
 	}
 	defer record.SpendStoreTime(ctx)()
-	if known == nil || known.keys == nil || m.Now().Sub(known.due) > readSecrets { // the node had nothing to do, and may know too little
-		m.reading.Lock()
-	} else if !m.reading.TryLock() {
+	if known == nil || known.keys == nil || s.Now().Sub(known.due) > readSecrets { // the node had nothing to do, and may know too little
+		s.reading.Lock()
+	} else if !s.reading.TryLock() {
 		return known.keys, nil
 	}
-	defer m.reading.Unlock()
-	if now := m.known.Load(); now != known {
+	defer s.reading.Unlock()
+	if now := s.known.Load(); now != known {
 		return now.keys, now.err // another call has read them meanwhile
 	}
-	next := &knownKeys{due: m.Now().Add(readSecrets)}
+	next := &knownKeys{due: s.Now().Add(readSecrets)}
 	// Other callers wait for it, too.
-	secrets, err := m.Accounts.Secrets(record.NotYielding(record.WithoutStoreTime(context.WithoutCancel(ctx))))
+	secrets, err := s.Accounts.Secrets(record.NotYielding(record.WithoutStoreTime(context.WithoutCancel(ctx))))
 	if err == nil {
-		next.keys, err = tokens.NewKeys(secrets, m.Now())
+		next.keys, err = tokens.NewKeys(secrets, s.Now())
 	}
 	if err != nil {
-		next.due = m.Now().Add(retrySecrets)
+		next.due = s.Now().Add(retrySecrets)
 		if known != nil {
 			next.keys = known.keys
 		}
@@ -76,7 +87,7 @@ func (m *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 			next.err = wire.Unavailable("loading the store's secrets", err)
 		}
 	}
-	m.known.Store(next)
+	s.known.Store(next)
 	return next.keys, next.err
 }
 
@@ -89,40 +100,40 @@ type Rekeyed struct {
 
 // Rekey returns when all nodes use the new secret and all secrets of authenticator apps are
 // sealed with it. Its event is emitted if it stores a secret.
-func (m *Manager) Rekey(ctx context.Context, event record.Event) (done Rekeyed, err error) {
-	secrets, err := m.Accounts.Secrets(ctx)
+func (s *Secrets) Rekey(ctx context.Context, event record.Event) (done Rekeyed, err error) {
+	secrets, err := s.Accounts.Secrets(ctx)
 	if err != nil {
 		return done, wire.Unavailable("loading the store's secrets", err)
 	}
 	newest := secrets[len(secrets)-1]
-	if newest.Number > 0 && m.Now().Before(newest.Begins.Add(tokens.Overlap)) {
+	if newest.Number > 0 && s.Now().Before(newest.Begins.Add(tokens.Overlap)) {
 		done.Continued = newest.Begins
 	} else {
-		newest = record.Secret{Number: newest.Number + 1, Value: make([]byte, 32), Begins: m.Now().Add(secretBegins)}
+		newest = record.Secret{Number: newest.Number + 1, Value: make([]byte, 32), Begins: s.Now().Add(secretBegins)}
 		rand.Read(newest.Value)
-		if err := m.Accounts.AddSecret(ctx, newest); errors.Is(err, record.ErrConflict) {
-			return m.Rekey(ctx, event) // continue with that of another call
+		if err := s.Accounts.AddSecret(ctx, newest); errors.Is(err, record.ErrConflict) {
+			return s.Rekey(ctx, event) // continue with that of another call
 		} else if err != nil {
 			return done, wire.Unavailable("storing a secret", err)
 		}
-		m.Emit(ctx, event)
+		s.Emit(ctx, event)
 	}
 	done.Next = newest.Begins.Add(tokens.Overlap).UTC()
 	select {
-	case <-m.after(newest.Begins.Add(secretRules).Sub(m.Now())):
+	case <-s.after(newest.Begins.Add(secretRules).Sub(s.Now())):
 	case <-ctx.Done():
 		return done, ctx.Err()
 	}
-	// Not m.Keys: if the store does not answer, those are still of the old secret, and
+	// Not s.Keys: if the store does not answer, those are still of the old secret, and
 	// nothing would be sealed again.
-	if secrets, err = m.Accounts.Secrets(ctx); err != nil {
+	if secrets, err = s.Accounts.Secrets(ctx); err != nil {
 		return done, wire.Unavailable("loading the store's secrets", err)
 	}
 	keys, err := tokens.NewKeys(secrets, newest.Begins)
-	for company := range m.Companies {
+	for company := range s.Companies {
 		if err == nil {
 			var n int
-			n, err = m.reseal(ctx, company, keys)
+			n, err = s.reseal(ctx, company, keys)
 			done.Apps += n
 		}
 	}
@@ -131,13 +142,13 @@ func (m *Manager) Rekey(ctx context.Context, event record.Event) (done Rekeyed, 
 
 // reseal seals the secrets of a company's authenticator apps with the current secret. It is
 // no change of the accounts.
-func (m *Manager) reseal(ctx context.Context, company string, keys *tokens.Keys) (resealed int, err error) {
+func (s *Secrets) reseal(ctx context.Context, company string, keys *tokens.Keys) (resealed int, err error) {
 	again := func(a *record.Account) (ends bool, err error) {
 		a.TOTP, a.TOTPPending = keys.ResealTOTP(company, company, a.TOTP), keys.ResealTOTP(company, company, a.TOTPPending)
 		return false, nil
 	}
 	for after, more := "", true; more; {
-		accounts, err := m.Accounts.List(ctx, company, after, resealPage)
+		accounts, err := s.Accounts.List(ctx, company, after, resealPage)
 		if err != nil {
 			return resealed, wire.Unavailable("listing accounts", err)
 		}
@@ -147,7 +158,7 @@ func (m *Manager) reseal(ctx context.Context, company string, keys *tokens.Keys)
 			if again(&sealed); sealed.TOTP == a.TOTP && sealed.TOTPPending == a.TOTPPending {
 				continue
 			}
-			_, err := m.Accounts.Update(ctx, company, a.ID, again)
+			_, err := s.Accounts.Update(ctx, company, a.ID, again)
 			if err != nil && !errors.Is(err, record.ErrNotFound) { // it was deleted meanwhile
 				return resealed, wire.Unavailable("sealing the secret of an app", err)
 			}

@@ -153,10 +153,10 @@ func (n *node) start() {
 	if n.planted.memory != nil {
 		sessions = n.planted.memory(p.memory)
 	}
-	manager := &session.Manager{
+	manager := session.New(&session.Config{
 		Accounts: accounts, Outbox: accounts, Sessions: sessions, Companies: n.companies,
 		Hasher: newHasher(), Log: slog.New(slog.DiscardHandler), Now: n.now, After: p.after,
-	}
+	})
 	p.service = &flows.Service{Manager: manager}
 	p.stopped.Go(func() {
 		p.feed.Run(ctx, planted[record.Feed](p.memory, n.planted.feed))

@@ -90,7 +90,7 @@ func (e *RuleError) Unwrap() error {
 
 // CheckPassword applies the rules to a new password of the account, as it was typed into
 // field. The error is a *RuleError for the first rule that is broken. Also call
-// session.Manager.RefuseBreached.
+// session.Passwords.RefuseBreached.
 func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	if utf8.RuneCountInString(typed) > MaxPassword {
 		return &RuleError{field, wire.PasswordTooLong, fmt.Sprintf("At most %d characters.", MaxPassword)}

@@ -401,12 +401,12 @@ func TestPostgresIsSweptByItsOwnClock(t *testing.T) {
 	known.Expires, expired.Expires = time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	must(t, accounts.AddDevice(bg, "acme", a.ID, known, ""))
 	must(t, accounts.AddDevice(bg, "acme", a.ID, expired, ""))
-	manager := session.Manager{
+	manager := session.New(&session.Config{
 		Accounts: accounts, History: accounts.(record.History), AuditKeep: 30 * 24 * time.Hour,
 		Sessions: get[*redis.Store](t)(redis.Open(redis.Options{URLs: []string{"redis://localhost"}})).Sessions(), // Redis needs no sweep
 		Now:      func() time.Time { return time.Now().Add(31 * 24 * time.Hour) },
 		Clock:    p.Clock, Log: slog.New(slog.DiscardHandler),
-	}
+	})
 	manager.Sweep(bg)
 	wantEqual(t, "history", recorded(t, accounts, a, 10), []record.Event{fresh})
 	wantEqual(t, "devices", namesOf(get[[]record.Device](t)(accounts.Devices(bg, "acme", a.ID))), []string{known.ID})

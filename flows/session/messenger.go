@@ -19,6 +19,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
+// A Messenger sends messages to the owners of accounts.
+type Messenger struct {
+	*Config
+	*Attempts
+
+	tasks background.Tasks
+}
+
 // Bounds of the random delay of a message that an answer must not reveal.
 const (
 	minPause = 50 * time.Millisecond
@@ -29,7 +37,7 @@ const (
 // dropped, inBackground counts and logs that, and the request still succeeds. Notices never
 // fail a request, and a recovery in a hardened company must not reveal that there is
 // an account.
-func (m *Manager) inBackground(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+func (m *Messenger) inBackground(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	task := background.Task{Company: company.Code, Mnemocode: a.Mnemocode, Type: kind, Send: send}
 	err := m.tasks.Do(ctx, m.Log, task)
 	if err == nil || a.ID == 0 { // a decoy's task sends nothing
@@ -44,7 +52,7 @@ func (m *Manager) inBackground(ctx context.Context, company *tenant.Company, a r
 // sendDelayed is inBackground for messages that an answer must not reveal. It begins after
 // a random delay. If it began at once, it would compete with the answer for the CPU, and
 // the response time would reveal the message.
-func (m *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+func (m *Messenger) sendDelayed(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	m.inBackground(ctx, company, a, kind, func(ctx context.Context) error {
 		select {
 		case <-m.after(minPause + rand.N(maxPause-minPause)):
@@ -57,7 +65,7 @@ func (m *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a re
 
 // send fills in the text of a message and passes it to the gateway. Nobody waits for a
 // notice, so a gateway that did not take it gets the same message again.
-func (m *Manager) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, msg message.Message) error {
+func (m *Messenger) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, msg message.Message) error {
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
@@ -94,7 +102,7 @@ const (
 // Notify tells the owner of an account what happened to it, by mail or, if that is
 // not possible, by SMS. Pass former addresses and phones in also: they get the notice,
 // too. Notify sends in the background.
-func (m *Manager) Notify(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice, also ...string) {
+func (m *Messenger) Notify(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice, also ...string) {
 	if !company.Sends(n.Type) {
 		return
 	}
@@ -116,7 +124,7 @@ func (m *Manager) Notify(ctx context.Context, company *tenant.Company, a record.
 var noticeMails = tenant.Rate{N: 20, Per: time.Hour}
 
 // notify sends a notice to one address or phone.
-func (m *Manager) notify(ctx context.Context, company *tenant.Company, a record.Account, msg message.Message) {
+func (m *Messenger) notify(ctx context.Context, company *tenant.Company, a record.Account, msg message.Message) {
 	sender, bySMS := company.Mail, !strings.Contains(msg.To, "@")
 	if bySMS {
 		sender = company.SMS
@@ -136,29 +144,29 @@ func (m *Manager) notify(ctx context.Context, company *tenant.Company, a record.
 // own for each phone. Otherwise a thief could first use up the budget for codes, and the
 // owner would get no notice. Mails have a budget for each account, and those that a login
 // causes, which changes nothing, a smaller one. The last mail of the budget says so.
-func (m *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, msg *message.Message) error {
+func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, msg *message.Message) error {
 	at, err := m.Attempt(ctx, company, "")
 	if err != nil {
 		return err
 	}
-	c := &Call{Attempt: at, m: m}
+	spent := record.Event{Company: company.Code, Account: a.ID, Mnemocode: a.Mnemocode}
 	if strings.Contains(msg.To, "@") {
 		id := strconv.FormatInt(a.ID, 10)
-		counters := []record.Counter{c.Counter("limit.mails", id+"/all-notices", noticeMails)}
+		counters := []record.Counter{at.Counter("limit.mails", id+"/all-notices", noticeMails)}
 		last := record.CheckOnly(counters...)
 		if msg.Type == message.NoticeNewDevice {
-			counters = append(counters, c.mailBudget(id+"/notices")...)
+			counters = append(counters, at.AccountMails(id+"/notices")...)
 		}
-		if err := c.chargePrivate(ctx, a, counters...); err != nil {
+		if err := m.chargePrivate(ctx, spent, counters...); err != nil {
 			return err
 		}
 		_, msg.Last = errors.AsType[*record.FullError](m.Sessions.Charge(ctx, m.Now(), last...))
 		return nil
 	}
-	c.aboutSMS(msg.To)
-	counters := append(c.PhoneSMS(msg.To+"/notices"), c.CompanySMS()...)
-	country, _ := c.CountrySMS(msg.To) // no error: notify has checked that the country is allowed
-	return c.chargePrivate(ctx, a, append(counters, country...)...)
+	spent.Country = smsCountry(company, msg.To)
+	counters := append(at.PhoneSMS(msg.To+"/notices"), at.CompanySMS()...)
+	country, _ := at.CountrySMS(msg.To) // no error: notify has checked that the country is allowed
+	return m.chargePrivate(ctx, spent, append(counters, country...)...)
 }
 
 // Notify tells the owner of an account what the call's client did.

@@ -8,20 +8,26 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
+// Locks ends the locks that wrong attempts have caused.
+type Locks struct {
+	*Config
+	*Secrets
+}
+
 // ClearAttempts resets the failure counts of these kinds, which also ends their locks: the
 // account's own and the public ones of its login ids. The outbox events are stored with
 // the last count of the account itself.
-func (m *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind, events ...record.OutboxEvent) error {
-	own := m.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
-	public := m.ClearPublic(ctx, company, a, kinds)
+func (l *Locks) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind, events ...record.OutboxEvent) error {
+	own := l.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
+	public := l.ClearPublic(ctx, company, a, kinds)
 	return cmp.Or(own, public)
 }
 
 // ClearPublic is ClearAttempts for the public counts alone.
-func (m *Manager) ClearPublic(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind) error {
-	public, err := m.publicKeys(ctx, company, a)
+func (l *Locks) ClearPublic(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind) error {
+	public, err := l.publicKeys(ctx, company, a)
 	for _, key := range public { // all of them, even if one fails
-		failed := m.clear(ctx, key, kinds)
+		failed := l.clear(ctx, key, kinds)
 		err = cmp.Or(err, failed)
 	}
 	return err
@@ -29,9 +35,9 @@ func (m *Manager) ClearPublic(ctx context.Context, company *tenant.Company, a re
 
 // clear resets the failure counts of a key, which also ends their locks. The outbox
 // events are stored with the last one.
-func (m *Manager) clear(ctx context.Context, key record.FailureKey, kinds []record.FailureKind, events ...record.OutboxEvent) error {
+func (l *Locks) clear(ctx context.Context, key record.FailureKey, kinds []record.FailureKind, events ...record.OutboxEvent) error {
 	for i, kind := range kinds {
-		err := m.Accounts.UpdateFailures(ctx, m.Now(), key, kind, func(t *record.FailureCount) error {
+		err := l.Accounts.UpdateFailures(ctx, l.Now(), key, kind, func(t *record.FailureCount) error {
 			*t = record.FailureCount{}
 			if i == len(kinds)-1 {
 				t.Outbox = events
@@ -47,10 +53,10 @@ func (m *Manager) clear(ctx context.Context, key record.FailureKey, kinds []reco
 
 // enablePublic resets the public counts of wrong passwords that disable the password. The
 // others stay, because strangers would see that they end.
-func (m *Manager) enablePublic(ctx context.Context, company *tenant.Company, a record.Account) error {
-	keys, err := m.publicKeys(ctx, company, a)
+func (l *Locks) enablePublic(ctx context.Context, company *tenant.Company, a record.Account) error {
+	keys, err := l.publicKeys(ctx, company, a)
 	for _, key := range keys { // as above
-		failed := m.Accounts.UpdateFailures(ctx, m.Now(), key, record.WrongPasswords, func(t *record.FailureCount) error {
+		failed := l.Accounts.UpdateFailures(ctx, l.Now(), key, record.WrongPasswords, func(t *record.FailureCount) error {
 			if t.Count >= company.Limits.DisableAfter {
 				*t = record.FailureCount{}
 			}
@@ -63,10 +69,10 @@ func (m *Manager) enablePublic(ctx context.Context, company *tenant.Company, a r
 
 // PublicFailures returns the public failure counts of all login ids of the account. Only
 // hardened companies have them.
-func (m *Manager) PublicFailures(ctx context.Context, company *tenant.Company, a record.Account) (public []record.Failures, err error) {
-	keys, err := m.publicKeys(ctx, company, a)
+func (l *Locks) PublicFailures(ctx context.Context, company *tenant.Company, a record.Account) (public []record.Failures, err error) {
+	keys, err := l.publicKeys(ctx, company, a)
 	for _, key := range keys {
-		failures, failed := m.Accounts.FailureCounts(ctx, key)
+		failures, failed := l.Accounts.FailureCounts(ctx, key)
 		public, err = append(public, failures), cmp.Or(err, failed)
 	}
 	return public, err
@@ -74,11 +80,11 @@ func (m *Manager) PublicFailures(ctx context.Context, company *tenant.Company, a
 
 // publicKeys returns the keys of the public failure counts of all login ids of the
 // account. Only hardened companies have them.
-func (m *Manager) publicKeys(ctx context.Context, company *tenant.Company, a record.Account) (public []record.FailureKey, err error) {
+func (l *Locks) publicKeys(ctx context.Context, company *tenant.Company, a record.Account) (public []record.FailureKey, err error) {
 	if !company.Hardened {
 		return nil, nil
 	}
-	keys, err := m.Keys(ctx)
+	keys, err := l.Keys(ctx)
 	if err != nil {
 		return nil, err
 	}

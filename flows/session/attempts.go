@@ -1,0 +1,61 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+)
+
+// Attempts makes the attempts of clients, which count where their limits say.
+type Attempts struct {
+	*Config
+	*Secrets
+	*Journal
+
+	reported limits.ReportedLimits // which full counters were reported
+	traffic  limits.Traffic
+}
+
+// Attempt returns a new attempt of a client at the address. Its error is that of Keys.
+func (t *Attempts) Attempt(ctx context.Context, company *tenant.Company, address string) (limits.Attempt, error) {
+	keys, err := t.Keys(ctx)
+	at := t.attempt(company, address)
+	at.Keys = keys
+	return at, err
+}
+
+// attempt is Attempt without the Keys.
+func (t *Attempts) attempt(company *tenant.Company, address string) limits.Attempt {
+	at := limits.Attempt{Company: company, Address: address, Now: t.Now(), Counters: t.Sessions, FailureCounts: t.Accounts}
+	if t.Observe != nil {
+		at.Reported, at.Traffic = &t.reported, &t.traffic
+	}
+	return at
+}
+
+// errBudgetSpent means that a message was not sent because a budget is used up. It is
+// not a failure.
+var errBudgetSpent = errors.New("a budget is used up")
+
+// chargePrivate charges budgets that no answer may reveal. If one is used up, it emits an
+// event for the operator, which is a copy of e.
+func (t *Attempts) chargePrivate(ctx context.Context, e record.Event, counters ...record.Counter) error {
+	return t.spentPrivate(ctx, e, t.Sessions.Charge(ctx, t.Now(), counters...))
+}
+
+// spentPrivate returns errBudgetSpent if err says that a counter is full, otherwise err.
+// It emits one event for each window of the counter.
+func (t *Attempts) spentPrivate(ctx context.Context, e record.Event, err error) error {
+	full, ok := errors.AsType[*record.FullError](err)
+	if !ok {
+		return err
+	}
+	if t.reported.FirstTime(t.Now(), full) {
+		e.Name = limits.LimitOf(full.Key)
+		t.Emit(ctx, e)
+	}
+	return errBudgetSpent
+}
