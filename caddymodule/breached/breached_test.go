@@ -2,11 +2,13 @@ package breached
 
 import (
 	"context"
+	"crypto/fips140"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -200,5 +202,24 @@ func TestLookupsAtOnceAreBounded(t *testing.T) {
 	asked.Wait()
 	if most.Load() > maxAsked || most.Load() == 0 {
 		t.Errorf("%d requests at once, want at most %d", most.Load(), maxAsked)
+	}
+}
+
+// With GODEBUG=fips140=only, Go panics where a program computes SHA-1 for security.
+func TestWithFIPSOnly(t *testing.T) {
+	if !fips140.Enforced() {
+		again := exec.Command(os.Args[0], "-test.run=^TestWithFIPSOnly$")
+		again.Env = append(os.Environ(), "GODEBUG=fips140=only")
+		if out, err := again.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, listedPrefix+".txt"), []byte(listedSuffix+":3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := open(t, List{From: dir}).Has(t.Context(), listed); !ok || err != nil {
+		t.Errorf("got %v, %v", ok, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 // directory is a directory of range files. It opens a file for each password, so that
@@ -57,7 +58,11 @@ func (d *directory) Has(ctx context.Context, password string) (bool, error) {
 	select {
 	case d.reads <- struct{}{}:
 		go func() {
-			listed, err := d.search(password)
+			var listed bool
+			err := panics.Contain(func() (err error) {
+				listed, err = d.search(password)
+				return err
+			})
 			<-d.reads
 			read <- func() (bool, error) { return listed, err }
 		}()
