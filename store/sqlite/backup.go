@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"github.com/mnemogate/mnemogate/store/sqlstore"
 	"io"
-	"path/filepath"
 	"time"
 )
 
-// A backup reads backupChunk pages of 4 KiB and then rests backupRest
-// times as long as reading them took. So it uses at most an eighth of a CPU.
+// Once a backup has checked the file, it reads backupChunk pages of 4 KiB and then rests
+// backupRest times as long as reading them took. So it uses at most an eighth of a CPU.
 const (
 	backupChunk = 64
 	backupRest  = 7
@@ -42,16 +41,11 @@ func (s *Store) Backup(ctx context.Context, begin func(size int64) io.Writer) er
 }
 
 func (s *Store) copyPages(ctx context.Context, begin func(size int64) io.Writer) error {
-	file, err := filepath.Abs(s.file)
-	if err != nil {
-		return err
-	}
-	db, err := sql.Open("sqlite", dsn(file, "query_only(1)"))
+	db, err := s.another()
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1)
 	// Interrupting a statement costs more than stopping between two pages.
 	free := context.WithoutCancel(ctx)
 	conn, err := db.Conn(free)

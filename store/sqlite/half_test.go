@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,4 +34,59 @@ func TestYieldingCallsLeaveHalfOfTheSQLiteReaders(t *testing.T) {
 	close(release)
 	calls.Wait()
 	wantEqual(t, "calls that read", running.Load(), int32(20))
+}
+
+// A disk that is stuck keeps the calls that read. Others give up.
+func TestSQLiteReadsDoNotWaitForAStuckDisk(t *testing.T) {
+	before := stall
+	stall = 200 * time.Millisecond
+	t.Cleanup(func() { stall = before })
+	s := startStore(t, tempFile(t))
+	running, free := make(chan bool), make(chan bool)
+	var calls sync.WaitGroup
+	for range readConns {
+		calls.Go(func() {
+			_ = s.Reading(bg, func(context.Context, sqlstore.Queries) error {
+				running <- true
+				<-free
+				return nil
+			})
+		})
+		<-running
+	}
+	nothing := func(context.Context, sqlstore.Queries) error { t.Error("it ran"); return nil }
+	wantErr(t, "a call behind them", s.Reading(bg, nothing), errStalled)
+	ctx, cancel := context.WithTimeout(bg, stall/4)
+	defer cancel()
+	wantErr(t, "a call with less time", s.Reading(ctx, nothing), context.DeadlineExceeded)
+	close(free)
+	calls.Wait()
+	must(t, s.Reading(bg, func(context.Context, sqlstore.Queries) error { return nil }))
+}
+
+// Checks of a large file take minutes. They take no reader, however many are asked for.
+func TestSQLiteChecksTakeNoReader(t *testing.T) {
+	s := startStore(t, tempFile(t))
+	s.checks <- struct{}{} // one that is under way
+	ctx, cancel := context.WithCancel(bg)
+	waiting := make(chan error)
+	for range readConns + 1 {
+		go func() { waiting <- s.Check(ctx) }()
+	}
+	select {
+	case err := <-waiting:
+		t.Errorf("a second check: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	must(t, s.Reading(bg, func(context.Context, sqlstore.Queries) error { return nil }))
+	cancel()
+	for range readConns + 1 {
+		wantErr(t, "a check whose client is gone", <-waiting, context.Canceled)
+	}
+	<-s.checks
+	for range readConns {
+		conn := get[*sql.Conn](t)(s.readers.Conn(bg))
+		defer conn.Close()
+	}
+	wantErr(t, "a check beside readers", s.Check(bg), nil)
 }

@@ -57,12 +57,14 @@ type Store struct {
 	readers *sql.DB
 	keeper  *sql.Conn     // of readers; keeps the log from being removed by its last user
 	half    sqlstore.Half // of readers
+	reading chan struct{} // calls that have a connection of readers
 	reads   *queries
 	writers *sql.DB // at most one connection
 	ops     chan *op
 	empties chan chan error             // requests of emptyLog
 	feed    atomic.Pointer[record.Feed] // set by Run; nil before
 	backups atomic.Int32                // number of backups under way
+	checks  chan struct{}               // checks under way: at most one
 	quit    chan struct{}               // closed by Close
 	stopped chan struct{}               // closed by the writing goroutine
 }
@@ -94,7 +96,9 @@ const (
 var errNotOpen = errors.New("the SQLite store is not open")
 
 // Open returns the store in a file. It does not touch the file before Start.
-func Open(file string) *Store { return &Store{file: file, half: sqlstore.HalfOf(readConns)} }
+func Open(file string) *Store {
+	return &Store{file: file, half: sqlstore.HalfOf(readConns), reading: make(chan struct{}, readConns), checks: make(chan struct{}, 1)}
+}
 
 // Accounts returns the accounts in the file. Its methods fail until Start has succeeded.
 func (s *Store) Accounts() record.Accounts {
@@ -207,7 +211,8 @@ func (s *Store) endCall() { s.calls.RUnlock() }
 
 // Reading implements sqlstore.Database, on the reading connections. It checks the caller's
 // context only before f: interrupting a statement takes longer than running it, and
-// costs the connection.
+// costs the connection. It waits for a connection until then, or for stall: a disk that is
+// stuck may hold all of them.
 func (s *Store) Reading(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -217,6 +222,20 @@ func (s *Store) Reading(ctx context.Context, f func(context.Context, sqlstore.Qu
 		return err
 	}
 	defer leave()
+	select {
+	case s.reading <- struct{}{}:
+	default:
+		stalled := time.NewTimer(stall)
+		defer stalled.Stop()
+		select {
+		case s.reading <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-stalled.C:
+			return errStalled
+		}
+	}
+	defer func() { <-s.reading }()
 	if err := s.beginCall(); err != nil {
 		return err
 	}
@@ -237,13 +256,27 @@ func (s *Store) Transaction(ctx context.Context, f func(context.Context, sqlstor
 const trialRows = 1000
 
 // Check reads the whole file and finds out whether it is damaged. It also writes and
-// deletes as much as many logins do.
+// deletes as much as many logins do. Checks wait for each other.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.beginCall(); err != nil {
 		return err
 	}
 	s.endCall() // Close does not wait for it
-	if err := sqlstore.Call(ctx, s, "checking the file", func() error { return check(ctx, s.readers) }); err != nil {
+	select {
+	case s.checks <- struct{}{}:
+		defer func() { <-s.checks }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := sqlstore.Call(ctx, s, "checking the file", func() error {
+		db, err := s.another()
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return check(ctx, db)
+	})
+	if err != nil {
 		return err
 	}
 	return s.call(ctx, "writing to the file", func(ctx context.Context, tx *queries) error {
@@ -298,6 +331,21 @@ func (s *Store) open(ctx context.Context) error {
 	s.makePrivate(file) // not before it is known to be ours
 	s.writers, s.readers, s.keeper, s.reads = writers, readers, keeper, newQueries(readers)
 	return nil
+}
+
+// another returns a connection for a call that reads for minutes, so that it takes none
+// from readers.
+func (s *Store) another() (*sql.DB, error) {
+	file, err := filepath.Abs(s.file)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", dsn(file, "query_only(1)"))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
 }
 
 // keep opens the log on a connection that stays open, and notes which files are open.
