@@ -90,8 +90,8 @@ func TestTheLoginPageIsServed(t *testing.T) {
 			t.Error("it was not wanted in gzip")
 		}
 		for _, path := range []string{"/api/acme/v2/page/1/page.html", "/api/acme/v2/page/1/texts/", "/api/acme/v2/page/"} {
-			if a := s.ask("GET", path, ""); a.Status != http.StatusNotFound || len(a.Body) > 0 {
-				t.Errorf("%s: got %d %s", path, a.Status, a.Body)
+			if a := s.ask("GET", path, ""); a.Status != http.StatusNotFound || len(a.Body) > 0 || a.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%s: got %d %s %s", path, a.Status, a.Header, a.Body)
 			}
 		}
 		for _, path := range []string{"/acme/login", "/api/umbra/login", "/api/acme/login/", "/api/Acme/login", "/api/umbra/v2/page/1/page.css"} {
@@ -263,7 +263,7 @@ func TestTheLoginPageIsTheCompanysOwn(t *testing.T) {
 	if got := fmt.Sprint(own.Links, own.SignUp, own.Remember); got != "[map[text:Imprint url:https://example.com/imprint] map[support:true text:Help url:tel:+37060000000]] map[text:Create an account url:/join] true" {
 		t.Errorf("client.json has %s", got)
 	}
-	s.ask("GET", own.OAuth[0].Icon, "").wantStatus(200).wantHeader("Content-Type", "image/svg+xml")
+	s.ask("GET", own.OAuth[0].Icon, "").wantStatus(200).wantHeader("Content-Type", "image/svg+xml").wantHeader("Cross-Origin-Resource-Policy", "cross-origin")
 	if plain := config(""); len(plain.Links) != 0 || plain.SignUp != nil || plain.Remember {
 		t.Errorf("the other site's client.json has %+v", plain)
 	}

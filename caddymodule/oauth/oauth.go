@@ -223,6 +223,20 @@ func (c *oauthClient) validate(what string) error {
 	return guest.CheckTimeout(what, c.Timeout)
 }
 
+// returns warns of a redirect_uri to which browsers send codes over plain http (RFC 9700,
+// section 2.6).
+func (c *oauthClient) returns() []guest.Weakness {
+	for _, uri := range c.RedirectURI {
+		if u, err := url.Parse(uri); err == nil && u.Scheme == "http" && !guest.Loopback(u.Hostname()) {
+			return []guest.Weakness{{
+				Message: "anyone on the network path to " + u.Host + " can read the codes that browsers bring there over http, and log in with them",
+				Advice:  "use a redirect_uri with https, here and at the provider",
+			}}
+		}
+	}
+	return nil
+}
+
 const maxRedirectURI = 2048 // as in the route
 
 var scopeToken = regexp.MustCompile(`^[!#-[\]-~]+$`) // RFC 6749, section 3.3

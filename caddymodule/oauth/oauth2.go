@@ -106,7 +106,7 @@ func (p *OAuth2) Endpoint() string { return guest.EndpointOf(p.TokenURL) }
 
 // Weaknesses implements guest.Weak.
 func (p *OAuth2) Weaknesses() []guest.Weakness {
-	return guest.HTTPWeakness(p.Insecure, p.AuthorizeURL, p.TokenURL, p.UserinfoURL)
+	return append(guest.HTTPWeakness(p.Insecure, p.AuthorizeURL, p.TokenURL, p.UserinfoURL), p.returns()...)
 }
 
 // Start implements tenant.OAuthAuthorizer.

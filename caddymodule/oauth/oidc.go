@@ -53,7 +53,7 @@ type OIDC struct {
 	// `off` for a provider that leaves the nonce out of its ID tokens, such as LinkedIn.
 	// One that is there must still be the client's. Then only PKCE ties a code to the
 	// browser that began the login. Default: an ID token must have the nonce that the client
-	// has sent.
+	// sends with the code, or none if it sends none.
 	Nonce string `json:"nonce,omitempty"`
 	oauthClient
 
@@ -168,7 +168,7 @@ func (p *OIDC) Endpoint() string { return guest.EndpointOf(p.Issuer) }
 
 // Weaknesses implements guest.Weak.
 func (p *OIDC) Weaknesses() []guest.Weakness {
-	return append(guest.HTTPWeakness(p.Insecure, p.Issuer), p.expiring(p.now())...)
+	return slices.Concat(guest.HTTPWeakness(p.Insecure, p.Issuer), p.returns(), p.expiring(p.now()))
 }
 
 // secretNotice is how long before its end to warn of a client secret.
@@ -515,7 +515,9 @@ func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, n
 		return providerFault("its ID token is issued by a different provider, or for another tenant than its tid")
 	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, tid):
 		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", tid)
-	case nonce != "" && token.Nonce != nonce && (token.Nonce != "" || p.Nonce != nonceOff):
+	case nonce == "" && token.Nonce != "": // without it, anyone who has the code could use it
+		return oauthFailed("its ID token has a nonce, and the client sent none; send the one that the provider got")
+	case token.Nonce != nonce && (token.Nonce != "" || p.Nonce != nonceOff):
 		return oauthFailed("its ID token has no nonce, or another than the client sent")
 	default:
 		return nil

@@ -26,6 +26,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -349,6 +350,27 @@ func TestOIDCAsksUserinfoForTheEmail(t *testing.T) {
 	}
 }
 
+// An ID token with a nonce shows that the client sent one to the provider. A code that
+// somebody else sends without it logs nobody in (OpenID Connect Core, section 3.1.3.7).
+func TestOIDCWithoutTheClientsNonce(t *testing.T) {
+	for _, c := range []struct {
+		off   string
+		nonce any
+		want  string // of the error; empty for none
+	}{{"", "n-1", "sent none"}, {nonceOff, "n-1", "sent none"}, {"", nil, ""}} {
+		f := newIssuer(t)
+		f.claims["nonce"] = c.nonce
+		client := f.client(t)
+		client.Nonce = c.off
+		stolen := grant
+		stolen.Nonce = ""
+		_, err := client.Exchange(t.Context(), stolen)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+}
+
 // With nonce off, an ID token may lack the nonce, and may not have another one.
 func TestOIDCWithoutANonce(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -601,6 +623,23 @@ func TestAnIssuerOnTheWebLeadsNowhereOnThisMachine(t *testing.T) {
 		}
 		if _, err := p.Exchange(t.Context(), grant); err == nil || errors.Is(err, wire.ErrOAuthFailed) || asked.Load() > 0 {
 			t.Errorf("%s: got %v, and %d requests", field, err, asked.Load())
+		}
+	}
+}
+
+// Browsers may bring codes over plain http to this machine only.
+func TestAReturnOverHTTPIsWarnedOf(t *testing.T) {
+	for uri, warns := range map[string]bool{
+		"https://app.example.com/": false, "http://localhost:3000/": false, "com.example.app:/back": false, "http://app.example.com/": true,
+	} {
+		c := oauthClient{ClientID: "c", ClientSecret: "s", RedirectURI: []string{uri}}
+		for _, p := range []interface{ Weaknesses() []guest.Weakness }{
+			guesttest.MustStart(t, &OIDC{Issuer: "https://id.example.com", oauthClient: c}),
+			&OAuth2{AuthorizeURL: "https://id.example.com/", TokenURL: "https://id.example.com/", UserinfoURL: "https://id.example.com/", oauthClient: c},
+		} {
+			if found := p.Weaknesses(); len(found) > 0 != warns {
+				t.Errorf("%s: %v", uri, found)
+			}
 		}
 	}
 }

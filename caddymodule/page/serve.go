@@ -152,6 +152,7 @@ func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	version, name, _ := strings.Cut(name, "/")
 	f := p.files[name]
 	if f == nil {
+		w.Header().Set("Cache-Control", "no-store") // another node may have it
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
@@ -180,8 +181,9 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	header.Set("ETag", f.etag)
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Content-Type", f.contentType)
-	if strings.HasPrefix(f.contentType, "image/") { // an SVG can be a page of its own
-		header.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	if strings.HasPrefix(f.contentType, "image/") {
+		header.Set("Cross-Origin-Resource-Policy", "cross-origin")           // apps show the icons of providers
+		header.Set("Content-Security-Policy", "default-src 'none'; sandbox") // an SVG can be a page of its own
 	}
 	if match := r.Header.Get("If-None-Match"); match != "" && strings.Contains(match, f.etag) {
 		header.Add("Vary", "Accept-Encoding")

@@ -351,7 +351,11 @@ func (s *SMTP) deliver(ctx context.Context, message *mail.Msg, content message.M
 	if err != nil {
 		return err
 	}
-	client, err := s.client(conn, isASCII(s.from.Address+strings.Join(to, "")))
+	addresses := s.from.Address + strings.Join(to, "")
+	if s.replyTo != nil {
+		addresses += s.replyTo.Address // a header that is not ASCII needs SMTPUTF8, too (RFC 6532)
+	}
+	client, err := s.client(conn, isASCII(addresses))
 	if err != nil {
 		return err
 	}

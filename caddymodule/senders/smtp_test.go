@@ -258,15 +258,16 @@ func TestSMTPDeliversInEachMode(t *testing.T) {
 // A relay that knows SMTPUTF8 would refuse what the next server can't take, so a mail asks
 // for it only if the part before an @ needs it.
 func TestSMTPToInternationalDomains(t *testing.T) {
-	for name, c := range map[string]struct{ from, to, mail, rcpt string }{
-		"ascii":      {"a@acme.example", "b@c.example", "MAIL FROM:<a@acme.example> BODY=8BITMIME", "RCPT TO:<b@c.example>"},
-		"dots":       {"a@acme.example", `"taro..yamada"@docomo.example`, "MAIL FROM:<a@acme.example> BODY=8BITMIME", `RCPT TO:<"taro..yamada"@docomo.example>`},
-		"domain":     {"a@šaltinis.example", "b@Bücher.example", "MAIL FROM:<a@xn--altinis-pqb.example> BODY=8BITMIME", "RCPT TO:<b@xn--bcher-kva.example>"},
-		"local part": {"a@acme.example", "jonė@bücher.example", "MAIL FROM:<a@acme.example> BODY=8BITMIME SMTPUTF8", "RCPT TO:<jonė@xn--bcher-kva.example>"},
+	for name, c := range map[string]struct{ from, replyTo, to, mail, rcpt string }{
+		"ascii":      {"a@acme.example", "c@d.example", "b@c.example", "MAIL FROM:<a@acme.example> BODY=8BITMIME", "RCPT TO:<b@c.example>"},
+		"dots":       {"a@acme.example", "", `"taro..yamada"@docomo.example`, "MAIL FROM:<a@acme.example> BODY=8BITMIME", `RCPT TO:<"taro..yamada"@docomo.example>`},
+		"domain":     {"a@šaltinis.example", "", "b@Bücher.example", "MAIL FROM:<a@xn--altinis-pqb.example> BODY=8BITMIME", "RCPT TO:<b@xn--bcher-kva.example>"},
+		"local part": {"a@acme.example", "", "jonė@bücher.example", "MAIL FROM:<a@acme.example> BODY=8BITMIME SMTPUTF8", "RCPT TO:<jonė@xn--bcher-kva.example>"},
+		"reply_to":   {"a@acme.example", "hälp@bücher.example", "b@c.example", "MAIL FROM:<a@acme.example> BODY=8BITMIME SMTPUTF8", "RCPT TO:<b@c.example>"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sink := startSink(t, &smtpSink{noAuth: true})
-			s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: c.from, TLS: "off"})
+			s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: c.from, ReplyTo: c.replyTo, TLS: "off"})
 			m := guesttest.Mail
 			m.To = c.to
 			must(t, s.Send(t.Context(), m))

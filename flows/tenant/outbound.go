@@ -99,7 +99,7 @@ type OAuthGrant struct {
 	Code         string
 	RedirectURI  string
 	CodeVerifier string // RFC 7636; empty for none
-	Nonce        string // OpenID Connect; empty for none, which skips the check
+	Nonce        string // OpenID Connect; empty if the client sent none to the provider
 	// IsLinked reports whether an account has this user of the provider, which then needs to
 	// tell no email. IsLinked may be nil, for false.
 	IsLinked func(ctx context.Context, subject string) bool
