@@ -15,16 +15,16 @@ import (
 var createCases = []accountsCase{
 	{
 		name:    "create and find",
-		promise: "Create stores a new account and returns its ID. Every finder returns all fields.",
+		promise: "Create stores a new account and returns its ID. It keeps Created, and sets Updated. Every finder returns all fields.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			want := someone("acme", "m1")
-			want.ID, want.Generation, want.Created, want.Updated = 77, 88, t0.Add(-time.Hour), t0.Add(-time.Hour)
+			want.ID, want.Generation, want.Created, want.Updated = 77, 88, t0.Add(-2*time.Hour), t0.Add(-time.Hour)
 			id := get[int64](t)(one.Create(bg, t0, want))
 			got := get[record.Account](t)(two.ByID(bg, "acme", id))
 			if got.ID != id || got.ID == 77 || got.Generation == 88 {
 				t.Errorf("ID %d (returned: %d) and Generation %d are not the store's own", got.ID, id, got.Generation)
 			}
-			want.ID, want.Generation, want.Created, want.Updated = id, got.Generation, t0, t0
+			want.ID, want.Generation, want.Created, want.Updated = id, got.Generation, t0.Add(-2*time.Hour), t0
 			wantEqual(t, "ByID", got, want)
 			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, "acme", "m1")), want)
 			for _, i := range want.Identities {

@@ -76,6 +76,44 @@ var deviceCases = []accountsCase{
 		},
 	},
 	{
+		name:    "what revokes devices",
+		promise: "An Update that ends the sessions, SetPassword and DeletePasskey remove the account's devices, with their failure counts.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			other := create(t, one, plain("acme", "m2"))
+			must(t, one.AddDevice(bg, "acme", other.ID, device("z"), ""))
+			a := plain("acme", "m1")
+			a.Phone, a.NewPasskeys = "+37060012345", []record.Passkey{passkey(0, "p")}
+			a = create(t, one, a)
+			update := func(ends bool) error {
+				_, err := one.Update(bg, "acme", a.ID, func(*record.Account) (bool, error) { return ends, nil })
+				return err
+			}
+			for _, c := range []struct {
+				name   string
+				change func() error
+				left   []string
+			}{
+				{"another update", func() error { return update(false) }, []string{"id of another update"}},
+				{"an update", func() error { return update(true) }, nil},
+				{"a password", func() error {
+					a := get[record.Account](t)(one.ByID(bg, "acme", a.ID))
+					return one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "hash", record.TokenHash{})
+				}, nil},
+				{"a passkey", func() error {
+					return second(one.DeletePasskey(bg, t0, "acme", a.ID, 0, passkey(0, "p").Credential, record.TokenHash{}))
+				}, nil},
+			} {
+				must(t, one.AddDevice(bg, "acme", a.ID, device(c.name), ""))
+				failOn(t, one, a, "id of "+c.name)
+				must(t, c.change())
+				wantEqual(t, c.name, namesOf(get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))), c.left)
+				key := record.FailureKey{Company: "acme", Account: a.ID, Device: "id of " + c.name}
+				wantEqual(t, c.name+": counts", len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, key))), len(c.left))
+			}
+			wantEqual(t, "another's", namesOf(get[[]record.Device](t)(two.Devices(bg, "acme", other.ID))), []string{"id of z"})
+		},
+	},
+	{
 		name:    "racing AddDevice",
 		promise: "An account has at most MaxDevices, the newest.",
 		run: func(t *testing.T, one, two record.Accounts) {

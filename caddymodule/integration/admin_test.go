@@ -478,10 +478,11 @@ func TestAccountsAreFound(t *testing.T) {
 	}
 	since := time.Now()
 	s.admin("PATCH", "accounts/m02", fields{"role": "editor", "password": testPassword}).wantStatus(200)
+	s.importAll("", `{"profile_mnemocode":"old","primary_phone":"+37061000000","created_at":"2020-01-01T00:00:00Z"}`)
 	for _, c := range []struct{ query, want string }{
 		{"password_set=true", "m02 to "},
 		{"password_set=false&contains=ann_0&limit=3", "m00 m01 m03 to m03"},
-		{"updated_since=" + url.QueryEscape(since.Format(time.RFC3339Nano)), "m02 to "},
+		{"updated_since=" + url.QueryEscape(since.Format(time.RFC3339Nano)), "m02 old to "},
 		{"status=restricted", "m01 m05 m09 m13 m17 m21 m25 m29 to "},
 		{"contains=ann_1&status=active", "m12 m16 to "},
 		{"contains=ANN_2&limit=3", "m20 m21 m22 to m22"},

@@ -39,7 +39,7 @@ type Admin struct {
 	Bulk bool
 }
 
-// Create stores a new account. If Apply sets a Created time, it is kept.
+// Create stores a new account. If Apply sets a Created time, it is kept; Updated is now.
 func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) {
 	a := record.Account{Status: record.StatusActive}
 	if err := ad.openProofs(ctx, &ch); err != nil {
@@ -57,15 +57,16 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	slices.SortFunc(a.Identities, record.Identity.Compare)
 	a.Accepted = slices.SortedFunc(slices.Values(ch.Accepted), record.Acceptance.Compare)
 	a.NewBackupCodes, a.NewPasskeys = ch.BackupCodes, ch.Passkeys
-	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
-	a.Updated = a.Created
+	now := ad.Now()
+	a.Created = cmp.Or(a.Created, now).UTC().Truncate(time.Microsecond)
+	a.Updated = now.UTC().Truncate(time.Microsecond)
 	created := ad.event(record.AccountCreated, a)
 	created.Reason = "admin"
 	if ad.Bulk {
 		created.Reason = "import"
 	}
 	a.Outbox = ad.outbox(ctx, created, ad.provenEvents(ch, a))
-	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a); err != nil {
+	if a.ID, err = ad.Accounts.Create(ctx, now, a); err != nil {
 		return record.Account{}, adminError("creating the account", err)
 	}
 	a.BackupCodes, a.Passkeys = len(ch.BackupCodes), len(ch.Passkeys)

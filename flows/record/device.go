@@ -26,7 +26,8 @@ type Device struct {
 const MaxDevices = 10
 
 // Devices keeps the devices of accounts, each with the failure counts of its FailureKey.
-// Whatever removes a device removes these, too.
+// Whatever removes a device removes these, too. A new Generation of an account removes its
+// devices.
 type Devices interface {
 	// AddDevice stores a device of the account, and removes the device with the ID
 	// former, if the account has it. It then removes the oldest until MaxDevices are

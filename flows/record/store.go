@@ -137,11 +137,11 @@ type Match struct {
 // that implement Outbox.
 type AccountWriter interface {
 	// Create stores a new account and returns its id. It ignores ID, Generation,
-	// InactiveGeneration, CompanyGeneration, Created, Updated and BackupCodes of a. The
-	// login ids are LoginIDs(a), the backup codes NewBackupCodes, the passkeys
-	// NewPasskeys. A TakenError says which value another account of the company already
-	// has, a SpentError which of a.Spends was spent before. Of several calls that spend
-	// the same, one succeeds.
+	// InactiveGeneration, CompanyGeneration, Updated and BackupCodes of a. Updated is now,
+	// and so is Created unless a has one. The login ids are LoginIDs(a), the backup codes
+	// NewBackupCodes, the passkeys NewPasskeys. A TakenError says which value another
+	// account of the company already has, a SpentError which of a.Spends was spent before.
+	// Of several calls that spend the same, one succeeds.
 	Create(ctx context.Context, now time.Time, a Account) (int64, error)
 	// Update loads the account, calls change, stores what change made of the account
 	// and returns the account as stored. No other write to the account can happen in

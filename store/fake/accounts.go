@@ -289,7 +289,7 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 			return 0, err
 		}
 		a.ID = s.next()
-		a.Created, a.Updated = stored(now), now
+		a.Created, a.Updated = stored(cmp.Or(a.Created, now)), now
 		r := &row{backup: slices.Compact(slices.Sorted(slices.Values(a.NewBackupCodes)))}
 		for _, p := range a.NewPasskeys {
 			r.add(a.ID, p)
@@ -324,7 +324,7 @@ func (s accounts) Update(ctx context.Context, company string, id int64, change f
 			return record.Account{}, err
 		}
 		if ends {
-			s.revokeLater(company, id, a.Generation, a.Keep)
+			s.revokeAll(r, a.Generation, a.Keep)
 			if !a.SpareTokens {
 				r.tokens = nil
 			}
@@ -342,6 +342,12 @@ type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
 
+// revokeAll revokes what the new generation of an account revokes.
+func (s *Accounts) revokeAll(r *row, generation int64, keep record.TokenHash) {
+	s.forget(r, func(int, record.Device) bool { return true })
+	s.revokeLater(r.Company, r.ID, generation, keep)
+}
+
 func (s *Accounts) revokeLater(company string, id, generation int64, keep record.TokenHash) {
 	if of := (account{company, id}); s.pending[of].Generation < generation {
 		s.pending[of] = record.Revocation{Company: company, Account: id, Generation: generation, Keep: keep}
@@ -357,7 +363,7 @@ func (s accounts) SetPassword(ctx context.Context, now time.Time, company string
 		r.PasswordHash, r.MustSetPassword, r.Updated = hash, false, stored(now)
 		r.Generation++
 		delete(s.failures[record.FailureKey{Company: company, Account: id}], record.WrongPasswords)
-		s.revokeLater(company, id, r.Generation, keep)
+		s.revokeAll(r, r.Generation, keep)
 		s.insert(company, id, events)
 		return nil
 	})
@@ -545,7 +551,7 @@ func (s accounts) DeletePasskey(ctx context.Context, now time.Time, company stri
 		r.passkeys = slices.Delete(slices.Clone(r.passkeys), i, i+1)
 		r.Generation++
 		r.Updated = stored(now)
-		s.revokeLater(company, id, r.Generation, keep)
+		s.revokeAll(r, r.Generation, keep)
 		s.insert(company, id, events)
 		return r.Generation, nil
 	})

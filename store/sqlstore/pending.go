@@ -11,9 +11,11 @@ const addPending = `
 	ON CONFLICT (company, account) DO UPDATE SET generation = excluded.generation, keep = excluded.keep, token = 0
 	WHERE excluded.generation > pending_revocations.generation`
 
-// revokeLater stores a pending revocation and the outbox events of the change that
-// causes it.
+// revokeLater stores a pending revocation of an account and the outbox events of the change
+// that causes it, and removes the account's devices. The account's row must be locked.
 func (s Accounts) revokeLater(ctx context.Context, tx Queries, e record.Revocation, events []record.OutboxEvent) {
+	tx.Later(ctx, removeDevices, e.Company, e.Account, "")
+	tx.Later(ctx, forgetDevices, e.Company, e.Account)
 	tx.Later(ctx, addPending, e.Company, e.Account, e.Generation, e.Keep.Bytes())
 	s.insertEvents(ctx, tx, e.Company, e.Account, events)
 }
