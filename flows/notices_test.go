@@ -304,6 +304,41 @@ func TestNoticesAreSentAgain(t *testing.T) {
 	}
 }
 
+// A notice goes out also if the store of its budgets fails at first. One whose budget is used
+// up is not tried again.
+func TestNoticesWaitForTheStore(t *testing.T) {
+	b := newHarness(t)
+	store := &moodyCounters{Sessions: b.Sessions}
+	store.fails.Store(2)
+	b.Sessions = store
+	notify := func() {
+		b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticeNewDevice})
+		settle(b.Service)
+	}
+	b.wantNotices([]string{"new_device " + email}, notify)
+	for range 2 {
+		notify()
+	}
+	before := store.asked.Load()
+	b.wantNotices(nil, notify)
+	if n := store.asked.Load() - before; n != 1 {
+		t.Errorf("a used-up budget was charged %d times", n)
+	}
+}
+
+// The moodyCounters fail first.
+type moodyCounters struct {
+	record.Sessions
+	fails, asked atomic.Int64
+}
+
+func (s *moodyCounters) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	if s.asked.Add(1) <= s.fails.Load() {
+		return errDown
+	}
+	return s.Sessions.Charge(ctx, now, counters...)
+}
+
 // After ten minutes a notice is given up, and the log has the gateway's last word.
 func TestANoticeThatIsGivenUpSaysWhy(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *flows.Service) {

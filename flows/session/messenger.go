@@ -133,10 +133,16 @@ func (m *Messenger) notify(ctx context.Context, company *tenant.Company, a recor
 		return
 	}
 	m.inBackground(ctx, company, a, msg.Type, func(ctx context.Context) error {
-		if err := m.chargeNotice(ctx, company, a, &msg); err != nil {
-			return err
+		for more, wait := true, firstRetry; ; wait = min(2*wait, lastRetry) { // a store can be down, too
+			err := m.chargeNotice(ctx, company, a, &msg)
+			if err == nil {
+				return m.send(ctx, company, sender, a, msg)
+			}
+			if errors.Is(err, errBudgetSpent) || !more || ctx.Err() != nil {
+				return err
+			}
+			more = m.tasks.Pause(ctx, m.after(wait/2+rand.N(wait)))
 		}
-		return m.send(ctx, company, sender, a, msg)
 	})
 }
 
