@@ -67,6 +67,23 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 	}
 }
 
+// told returns the types of the events that wait for the backend, all of the harness's account.
+func (b *harness) told() string {
+	b.t.Helper()
+	queues, err := b.Accounts.(record.Outbox).Claim(b.t.Context(), b.Now(), b.Now().Add(time.Minute), code, 1)
+	must(b.t, err)
+	var types []string
+	for _, q := range queues {
+		for _, e := range q.Events {
+			types = append(types, e.Type)
+			if !strings.Contains(string(e.Body), `"profile_mnemocode":"`+mnemocode+`"`) {
+				b.t.Errorf("it is not of the account: %s", e.Body)
+			}
+		}
+	}
+	return strings.Join(types, " ")
+}
+
 // A change of an account is stored with the event for the backend, whoever makes it.
 func TestAChangeIsStoredWithItsEvent(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -110,18 +127,7 @@ func TestAChangeIsStoredWithItsEvent(t *testing.T) {
 			b := newHarness(t)
 			b.company.Events.Receiver = struct{ tenant.EventReceiver }{}
 			c.change(b)
-			queues, err := b.Accounts.(record.Outbox).Claim(t.Context(), b.Now(), b.Now().Add(time.Minute), code, 1)
-			must(t, err)
-			var types []string
-			for _, q := range queues {
-				for _, e := range q.Events {
-					types = append(types, e.Type)
-					if !strings.Contains(string(e.Body), `"profile_mnemocode":"`+mnemocode+`"`) {
-						t.Errorf("it is not of the account: %s", e.Body)
-					}
-				}
-			}
-			if got := strings.Join(types, " "); got != c.want {
+			if got := b.told(); got != c.want {
 				t.Errorf("the backend hears of %q, want %q", got, c.want)
 			}
 		})

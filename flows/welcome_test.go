@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -106,5 +107,65 @@ func TestOnlyNewUsersAreWelcomed(t *testing.T) {
 			b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
 			b.must("auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
 		})
+	}
+}
+
+// A busyStore does not answer the next changes of an account. If it is late, it makes them.
+type busyStore struct {
+	record.Accounts
+	changes int
+	late    bool
+}
+
+func (s *busyStore) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
+	if s.changes == 0 {
+		return s.Accounts.Update(ctx, company, id, change)
+	}
+	s.changes--
+	if s.late {
+		_, _ = s.Accounts.Update(ctx, company, id, change)
+	}
+	return record.Account{}, errDown
+}
+
+// What a mailed link proves is stored before the link is used up, and once. A link whose use
+// could not be stored still works.
+func TestTheUseOfALinkIsNotLost(t *testing.T) {
+	busy := func(late bool) func(*harness) func() {
+		return func(b *harness) func() {
+			accounts := b.Accounts
+			b.Accounts = &busyStore{accounts, 1, late}
+			return func() { b.Accounts = accounts }
+		}
+	}
+	for name, fails := range map[string]func(*harness) (mend func()){
+		"a store that does not answer": busy(false),
+		"a store whose answer is lost": busy(true),
+		"a node that dies": func(b *harness) func() {
+			down := b.fails("Replace")
+			down.Store(true)
+			return func() { down.Store(false) }
+		},
+	} {
+		for mail, want := range map[string]string{"welcome": "welcome.used contact.verified", "recovery": "contact.verified"} {
+			t.Run(name+", "+mail, func(t *testing.T) {
+				b := newHarness(t)
+				b.company.Events.Receiver = struct{ tenant.EventReceiver }{}
+				b.update(true, func(a *record.Account) { a.PasswordHash, a.Identities = "", nil })
+				var body object
+				if mail == "welcome" {
+					body = object{"token": b.welcome()}
+				} else {
+					body = b.goodBody("auth/recovery/checklink")
+				}
+				mend := fails(b)
+				b.wrong(wire.ErrUnavailable, "auth/recovery/checklink", "", body)
+				mend()
+				b.must("auth/recovery/checklink", "", body)
+				if got := b.told(); got != want || b.load().EmailVerified.IsZero() {
+					t.Errorf("the backend hears of %q, want %q; the email was proven at %v", got, want, b.load().EmailVerified)
+				}
+			})
+		}
 	}
 }

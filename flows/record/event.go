@@ -242,7 +242,7 @@ func eventKinds() []EventKind {
 		{AccountPasskeyRemoved, named, admin},
 		{AccountWelcomed, named, admin},
 		{AccountDeviceRemembered, named, attempt},
-		{WelcomeUsed, named, slices.Concat(client, []string{"route"})},
+		{WelcomeUsed, named, slices.Concat(client, []string{"route", "ref"})},
 		{StoreRekeyed, named, []string{"address", "actor"}},
 		{AccountTOTP, "a secret for an authenticator app was shown", admin},
 		{AccountTokenIssued, "a token was issued; reason is its id or, if somebody acts as the user, who and why", admin},

@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/typed"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // mailedDigits is the length of a code by mail, which may be guessed several times
@@ -65,33 +66,47 @@ func (c *Call) smsBudgets(a record.Account, phone string) ([]record.Counter, err
 	return slices.Concat(c.CountSMS(account, phone), c.CompanySMS(), country), nil
 }
 
-// recordUse records that a step was taken with a code or link that proves a contact of the
-// account, if it was not proven before. The step does not wait for a store that does not
-// answer: the next login proves the contact as well.
-func (c *Call) recordUse(ctx context.Context, st Step) {
-	contact, welcomed := record.Phone, false
-	switch {
-	case st.Account.ID == 0:
-		return
-	case c.Session().State == record.MailedLink:
-		contact, welcomed = record.Email, c.welcomed
-	case st.By != record.BySMS:
+// UseLink records that the owner of an account has opened the mailed link that FindLink has
+// found. Call it before the step that uses up the link: then nothing that proves the email is
+// lost, even if the node dies in between.
+func (c *Call) UseLink(ctx context.Context, a record.Account) error {
+	err := c.recordUse(ctx, a, record.Email)
+	if err != nil {
+		err = wire.Unavailable("recording the use of the link", err)
+	}
+	return err
+}
+
+// recordCode records that a step was taken with a code by SMS. The code is used up already, so
+// the step does not fail with a store that does not answer: the next login proves the phone as
+// well.
+func (c *Call) recordCode(ctx context.Context, st Step) {
+	if st.By != record.BySMS || st.Account.ID == 0 {
 		return
 	}
-	value := *contact.Value(&st.Account)
-	if !welcomed && !contact.Verified(&st.Account).IsZero() {
-		return
+	if err := c.recordUse(ctx, st.Account, record.Phone); err != nil {
+		c.m.WarnUnanswered(err, "company", c.Company.Code)
+	}
+}
+
+// recordUse records that a code or link was used that proves a contact of the account, if
+// it was not proven before, and the first use of a welcome link.
+func (c *Call) recordUse(ctx context.Context, account record.Account, contact record.Contact) error {
+	value := *contact.Value(&account)
+	if !c.welcomed && !contact.Verified(&account).IsZero() {
+		return nil
 	}
 	var used []record.Event
-	_, err := c.m.Accounts.Update(context.WithoutCancel(ctx), c.Company.Code, st.Account.ID, func(a *record.Account) (ends bool, err error) {
+	_, err := c.m.Accounts.Update(context.WithoutCancel(ctx), c.Company.Code, account.ID, func(a *record.Account) (ends bool, err error) {
 		used = nil
 		note := func(e record.Event) {
 			e.Time, e.Mnemocode = c.Now, a.Mnemocode
 			used = append(used, e)
 			a.Outbox = append(a.Outbox, background.OutboxEvents(ctx, c.Company, e)...)
 		}
-		if welcomed {
+		if c.welcomed {
 			note(record.Event{Name: record.WelcomeUsed})
+			a.Spends = []record.Spend{{Hash: c.session.Hash, Until: c.session.Expires.Add(record.KeepExpired)}}
 		}
 		if *contact.Value(a) == value && contact.Verified(a).IsZero() {
 			a.Updated = c.Now.UTC().Truncate(time.Microsecond)
@@ -103,10 +118,12 @@ func (c *Call) recordUse(ctx context.Context, st Step) {
 		}
 		return false, nil
 	})
-	switch {
-	case err == nil:
-		c.Events = append(c.Events, used...)
-	case !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrNotFound):
-		c.m.WarnUnanswered(err, "company", c.Company.Code)
+	_, again := errors.AsType[*record.SpentError](err) // an earlier request with the link came to nothing
+	if again || errors.Is(err, record.ErrConflict) || errors.Is(err, record.ErrNotFound) {
+		return nil
 	}
+	if err == nil {
+		c.Events = append(c.Events, used...)
+	}
+	return err
 }

@@ -189,7 +189,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 		return Issued{}, err
 	}
 	c.issued = next.ID
-	c.recordUse(ctx, st)
+	c.recordCode(ctx, st)
 	if st.State == record.Authorized {
 		issued.Device = c.rememberDevice(ctx, st.Account, next)
 	}

@@ -147,7 +147,7 @@ func (c *Call) Raise(ctx context.Context, st Step) (record.Session, error) {
 	raised := c.Event()
 	raised.Name, raised.Company, raised.Factor, raised.Country = record.SessionRaised, c.Company.Code, string(st.By), ""
 	c.m.Emit(ctx, raised)
-	c.recordUse(ctx, st)
+	c.recordCode(ctx, st)
 	err = c.extend(ctx)
 	return *c.session, err
 }
