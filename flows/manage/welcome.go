@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"math"
 	"strconv"
 	"time"
 
@@ -28,19 +29,17 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string, once bool) error
 		return err
 	}
 	mark := c.Counter("welcomed", strconv.FormatInt(a.ID, 10), tenant.Rate{N: 1, Per: 366 * 24 * time.Hour})
-	first, err := c.MarkUsed(ctx, mark)
+	first, err := c.MarkUsed(ctx, record.CheckOnly(mark)[0])
 	if err != nil {
 		return err
 	}
 	if once && !first {
 		return &Error{403, "", "", "the account got a welcome mail already, and the key has only the right create: use one with write", nil}
 	}
-	err = c.MailLink(ctx, a, message.WelcomeLink)
+	mark.Limit = math.MaxInt32 // it is never full, so each mail is followed by its link, even of two calls at once
+	err = c.MailLink(ctx, a, message.WelcomeLink, mark)
 	ad.emitLocks(ctx, &c.Attempt, a)
 	if err != nil {
-		if first {
-			_ = c.Counters.Refund(context.WithoutCancel(ctx), c.Now, mark) // so that it can be tried again
-		}
 		return err
 	}
 	ad.emit(ctx, ad.event(record.AccountWelcomed, a))

@@ -15,8 +15,8 @@ import (
 )
 
 // MailLink mails a link that FindLink accepts to the owner of an account. The argument
-// mail is the type of the message.
-func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) error {
+// mail is the type of the message. The step that makes the link valid charges the counters.
+func (c *Call) MailLink(ctx context.Context, a record.Account, mail string, counters ...record.Counter) error {
 	budget := c.AccountMails(strconv.FormatInt(a.ID, 10))
 	if err := c.Charge(ctx, budget...); err != nil {
 		return err
@@ -29,7 +29,7 @@ func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) erro
 	if err != nil {
 		return err
 	}
-	return c.store(ctx, link)
+	return c.store(ctx, link, counters...)
 }
 
 // mailLinkLater is MailLink for a recovery whose answer must not reveal whether there is
