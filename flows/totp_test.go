@@ -73,7 +73,7 @@ func TestOfSecretsThatAreMadeTheLastIsConfirmed(t *testing.T) {
 	}
 	got := race(20, func(int) error {
 		_, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, second(0), "")
-		if errors.Is(err, manage.ErrAppCode) || errors.Is(err, manage.ErrNoTOTP) {
+		if errors.Is(err, manage.ErrAppCodeUsed) || errors.Is(err, manage.ErrNoTOTP) {
 			return wire.ErrOTPInvalid
 		}
 		return err
@@ -81,6 +81,33 @@ func TestOfSecretsThatAreMadeTheLastIsConfirmed(t *testing.T) {
 	if got[""] != 1 || got["auth.otp.invalid"] != 19 {
 		t.Errorf("got %v, want one success", got)
 	}
+}
+
+// Only wrong codes of a new app count, not one that was used before.
+func TestAUsedCodeOfANewAppDoesNotCount(t *testing.T) {
+	b := newHarness(t)
+	token := b.sessionIn(record.Authorized)
+	shows := b.newApp()
+	confirm := func(code string) error {
+		return b.asUser(token, func(s *manage.Self) error {
+			_, err := s.ConfirmOwnTOTP(t.Context(), code)
+			return err
+		})
+	}
+	accounts := b.Accounts
+	b.Accounts = &busyStore{accounts, 1, false}
+	wantError(t, confirm(shows(0)), wire.ErrUnavailable)
+	b.Accounts = accounts
+	for _, c := range []struct {
+		code    string
+		counted int
+	}{{shows(0), 0}, {"000000", 1}} {
+		wantError(t, confirm(c.code), wire.ErrOTPInvalid)
+		if n := b.failureCount(record.WrongCodes); n != c.counted {
+			t.Errorf("%d wrong codes are counted, want %d", n, c.counted)
+		}
+	}
+	must(t, confirm(shows(30*time.Second)))
 }
 
 func TestAnAppsClockMayBeOneStepOff(t *testing.T) {

@@ -114,6 +114,7 @@ func (ad *Admin) ConfirmContact(ctx context.Context, token, code string) (contac
 		err = ErrContactCode
 	}
 	if err != nil {
+		at.GiveBack(ctx, err)
 		return contact, "", "", err
 	}
 	ad.emit(ctx, ad.contactEvent(record.ContactCodeUsed, contactOf(known), known.Value, record.Account{}))
@@ -144,11 +145,15 @@ func (ad *Admin) tryContact(ctx context.Context, at *limits.Attempt, owner, toke
 	if known.Name == record.Phone.Name {
 		rate.N = guessesBySMS
 	}
-	left, err := at.MarkUsed(ctx, at.Counter("contact", hex.EncodeToString([]byte(known.ID)), rate))
+	guesses := at.Counter("contact", hex.EncodeToString([]byte(known.ID)), rate)
+	left, err := at.MarkUsed(ctx, guesses)
 	if err == nil && !left {
 		err = ErrContactCode
 	}
-	return known, subtle.ConstantTimeCompare([]byte(code), []byte(known.Code)) == 1, err
+	if right = subtle.ConstantTimeCompare([]byte(code), []byte(known.Code)) == 1; right {
+		at.Took(guesses) // if a store does not answer, the right code can be sent again
+	}
+	return known, right, err
 }
 
 // openProofs opens the proofs of a change.
@@ -264,10 +269,17 @@ func (s *Self) ConfirmOwnContact(ctx context.Context, contact record.Contact, to
 		}
 		return nil
 	}})
-	if _, spent := errors.AsType[*record.SpentError](err); spent {
-		err = ErrContactCode
+	if _, spent := errors.AsType[*record.SpentError](err); !spent {
+		return err
 	}
-	return err
+	a, err := s.ByMnemocode(ctx, s.Account.Mnemocode)
+	switch {
+	case err != nil:
+		return err
+	case !record.SameEmail(*contact.Value(&a), known.Value):
+		return ErrContactCode
+	}
+	return s.revokePending(ctx, a) // a repeat, perhaps of a change that was stored and answered with 503
 }
 
 // RemoveOwnContact removes the user's phone or email, unless the account could then no

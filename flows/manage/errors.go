@@ -49,9 +49,11 @@ var (
 	// ErrPasswordWrong means that the current password is wrong. The attempt was counted.
 	ErrPasswordWrong = &Error{401, "current_password", "password.wrong", "current_password: it is wrong",
 		&wire.Refusal{Err: wire.ErrPasswordInvalid, Message: "current_password is wrong. Ask for it again."}}
-	// ErrAppCode means that the code for ConfirmTOTP is wrong or was used.
-	ErrAppCode   = &Error{422, "code", "", "the code is wrong or was used: send the next one that the app shows", session.ErrAppCode}
-	errNoAppCode = &FieldError{"code", fmt.Sprintf("it must have the %d digits that the app shows", tokens.TOTPDigits)}
+	// ErrAppCode means that the code for ConfirmTOTP is wrong, ErrAppCodeUsed that it is no
+	// guess: it was used, or its secret was replaced meanwhile. Clients see no difference.
+	ErrAppCode     = badAppCode()
+	ErrAppCodeUsed = badAppCode()
+	errNoAppCode   = &FieldError{"code", fmt.Sprintf("it must have the %d digits that the app shows", tokens.TOTPDigits)}
 	// errOnlyFactor means that a user can't remove the app, because a login needs its codes.
 	errOnlyFactor   = refused(wire.ErrConflict, "A login of this account needs a code, and only the app has one. Set up another app instead, or ask an operator.")
 	errNoFactor     = refused(wire.ErrConflict, "The account has no second factor, so it could no longer log in. Set a password, and add an authenticator app or a phone first.")
@@ -83,6 +85,10 @@ var (
 		&wire.Refusal{Err: wire.ErrUnavailable, RetryAfter: 2 * time.Second,
 			Message: "The change is stored. The other sessions could not be revoked yet; the server tries again until they are."}}
 )
+
+func badAppCode() *Error {
+	return &Error{422, "code", "", "the code is wrong or was used: send the next one that the app shows", session.ErrAppCode}
+}
 
 var errMeanwhile = wire.Unavailable("changing the account", errors.New("another change came first"))
 

@@ -95,18 +95,17 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 		return record.Account{}, ErrNoTOTP
 	}
 	step, right := tokens.MatchTOTP(secret, code, at.Now)
-	if right {
-		err = session.SpendTOTP(ctx, at, a, secret, step)
-	}
-	if !right || errors.Is(err, wire.ErrOTPInvalid) {
+	if !right {
 		return record.Account{}, ErrAppCode
 	}
-	if err != nil {
+	if err := session.SpendTOTP(ctx, at, a, secret, step); errors.Is(err, wire.ErrOTPInvalid) {
+		return record.Account{}, ErrAppCodeUsed
+	} else if err != nil {
 		return record.Account{}, err
 	}
 	return ad.changeFactor(ctx, a, kept, func(a *record.Account) error {
 		if a.TOTPPending != pending {
-			return ErrAppCode // another request has made a new secret
+			return ErrAppCodeUsed // another request has made a new secret
 		}
 		a.TOTP, a.TOTPPending = pending, ""
 		if ad.isUser() && ad.Company.SecondFactor == tenant.SecondFactorPerAccount {
