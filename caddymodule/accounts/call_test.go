@@ -2,6 +2,8 @@ package accounts
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -20,3 +22,26 @@ func TestAnAnswerLeavesASharedErrorAsItIs(t *testing.T) {
 		t.Errorf("got %d %v, and the error is now %+v", w.Code, w.Header(), shared)
 	}
 }
+
+// A client that does not read the answer can't learn what failed, and its import would wait for
+// it while it waits for the import.
+func TestAnImportEndsIfItsAnswerIsNotRead(t *testing.T) {
+	gone := errors.New("it does not read")
+	out, in := io.Pipe()
+	defer out.Close()
+	go func() {
+		for {
+			if _, err := io.WriteString(in, "not an account\n"); err != nil {
+				return
+			}
+		}
+	}()
+	i := &importer{out: failing{gone}}
+	if counts := i.run(t.Context(), out); counts.Line == 0 || counts.Error == "" || !errors.Is(i.broken, gone) {
+		t.Errorf("got %+v, %v", counts, i.broken)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }

@@ -25,7 +25,8 @@ const (
 	// importWorkers is how many lines are stored at once. SQLite commits waiting
 	// changes as one batch.
 	importWorkers = 64
-	// importStall is how long a client may pause without sending a byte.
+	// importStall is how long a client may pause without sending a byte, or without reading
+	// an answer that waits for it.
 	importStall = time.Minute
 	exportPage  = 500
 )
@@ -59,14 +60,14 @@ func (c *Call) importLines() error {
 		update:  update,
 		skipped: skipped,
 		workers: make(chan struct{}, importWorkers),
-		out:     c.W,
+		out:     bodies.Streaming(c.W, importStall),
 		busy:    map[string]bool{},
 	}
 	counts := i.run(c.Context(), body)
 	if counts.Error != "" {
 		c.App.Log().Warn("an import was given up", "company", c.admin.Company.Code, "line", counts.Line, "error", i.broken)
 	}
-	_ = api.WriteLine(c.W, counts) // the client may be gone
+	_ = api.WriteLine(i.out, counts) // the client may be gone
 	return nil
 }
 
@@ -279,7 +280,7 @@ func (i *importer) skip(n int, why string) {
 	defer i.mu.Unlock()
 	i.counts.Skipped++
 	if i.skipped {
-		_ = api.WriteLine(i.out, api.Failure{Line: n, Skipped: why}) // the client may be gone
+		i.tell(api.Failure{Line: n, Skipped: why})
 	}
 }
 
@@ -304,7 +305,7 @@ func (i *importer) count(n int, what *int, a record.Account) {
 	*what++
 	if warning != "" {
 		i.counts.Warned++
-		_ = api.WriteLine(i.out, api.Failure{Line: n, Warning: warning}) // the client may be gone
+		i.tell(api.Failure{Line: n, Warning: warning})
 	}
 }
 
@@ -315,12 +316,25 @@ func (i *importer) fail(n int, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.counts.Failed++
-	_ = api.WriteLine(i.out, api.Failure{Line: n, Field: refusal.Field, Error: message}) // the client may be gone
+	i.tell(api.Failure{Line: n, Field: refusal.Field, Error: message})
+}
+
+// tell adds a line to the answer. If the client does not read it, the import is given up: a
+// client that reads only after it has sent everything would wait for ever. i.mu must be held.
+func (i *importer) tell(line api.Failure) {
+	if err := api.WriteLine(i.out, line); err != nil {
+		i.stop(line.Line, fmt.Errorf("the client does not read the answer: %w", err))
+	}
 }
 
 func (i *importer) giveUp(n int, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.stop(n, err)
+}
+
+// stop is giveUp with i.mu held.
+func (i *importer) stop(n int, err error) {
 	if i.broken == nil || n < i.counts.Line {
 		i.broken = err
 		i.counts.Line = n
@@ -341,7 +355,7 @@ func (c *Call) export() error {
 	if _, err := c.App.CheckStore(c.Context()); err != nil {
 		return err
 	}
-	after := ""
+	after, out := "", bodies.Streaming(c.W, importStall)
 	for {
 		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		lines, last, err := c.exportPage(ctx, after, secrets)
@@ -362,7 +376,7 @@ func (c *Call) export() error {
 			c.W.Header().Set("Content-Type", "application/x-ndjson")
 			c.W.Header().Set("Cache-Control", "no-store")
 		}
-		if _, err := c.W.Write(lines); err != nil {
+		if _, err := out.Write(lines); err != nil {
 			return nil // the client is gone
 		}
 		if last == "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -22,7 +23,6 @@ func backup(c *accounts.Call) error {
 		c.W.Header().Set("Allow", http.MethodGet)
 		return &accounts.Error{Status: http.StatusMethodNotAllowed, Message: "a backup has no HEAD; use GET"}
 	}
-	control := http.NewResponseController(c.W)
 	began, size := time.Now(), int64(0)
 	err := c.App.Backup(c.Context(), func(n int64) io.Writer {
 		size = n
@@ -30,10 +30,7 @@ func backup(c *accounts.Call) error {
 		header.Set("Content-Type", "application/vnd.sqlite3")
 		header.Set("Content-Length", strconv.FormatInt(n, 10))
 		header.Set("Cache-Control", "no-store")
-		return writerFunc(func(p []byte) (int, error) {
-			_ = control.SetWriteDeadline(time.Now().Add(backupStall))
-			return c.W.Write(p)
-		})
+		return bodies.Streaming(c.W, backupStall)
 	})
 	switch {
 	case err != nil && size == 0:
@@ -51,7 +48,3 @@ func rekey(c *accounts.Call) error {
 	done, err := c.Service.Rekey(c.Context(), record.Event{Name: record.StoreRekeyed, Address: c.Address, Actor: record.ActorAdmin})
 	return c.Reply(http.StatusOK, api.Rekeyed(done), err)
 }
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -87,6 +88,30 @@ func Streamed(w http.ResponseWriter, r *http.Request, stall time.Duration) io.Re
 		return n, err
 	})
 }
+
+// piece is how much of an answer a client must read within stall.
+const piece = 64 << 10
+
+// Streaming returns a writer for an answer that may take long. The client may take up to
+// stall to read each piece.
+func Streaming(w http.ResponseWriter, stall time.Duration) io.Writer {
+	control := http.NewResponseController(w)
+	return writerFunc(func(p []byte) (n int, err error) {
+		defer func() { _ = control.SetWriteDeadline(time.Time{}) }() // over HTTP/2 it would end the request, even if nothing is written
+		for part := range slices.Chunk(p, piece) {
+			_ = control.SetWriteDeadline(time.Now().Add(stall))
+			wrote, err := w.Write(part)
+			if n += wrote; err != nil {
+				return n, err
+			}
+		}
+		return n, nil
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 type readerFunc func([]byte) (int, error)
 

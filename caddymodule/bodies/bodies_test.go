@@ -45,3 +45,47 @@ func TestARequestOutlivesItsStreamedBody(t *testing.T) {
 		t.Errorf("of a body that never ends: %s", got)
 	}
 }
+
+// A client that does not read ends the answer, and one that reads slowly does not. Between two
+// writes, an answer may pause for longer than stall.
+func TestAStreamingAnswerWaitsForItsClientOnlyForAWhile(t *testing.T) {
+	t.Parallel()
+	const stall = 300 * time.Millisecond
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		ended := make(chan error, 1)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			out := Streaming(w, stall)
+			fmt.Fprint(out, "begun ")
+			time.Sleep(2 * stall)
+			_, err := fmt.Fprint(out, r.Proto)
+			for err == nil && r.URL.Path == "/endless" {
+				_, err = out.Write(make([]byte, 1<<20))
+			}
+			ended <- err
+		}))
+		server.EnableHTTP2 = protocol == "HTTP/2.0"
+		server.StartTLS()
+		defer server.Close()
+		response, err := server.Client().Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(response.Body); string(text) != "begun "+protocol || err != nil {
+			t.Errorf("%s: got %q, %v", protocol, text, err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("%s: of a client that reads: %v", protocol, err)
+		}
+		if response, err = server.Client().Get(server.URL + "/endless"); err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		select {
+		case err = <-ended:
+		case <-time.After(20 * time.Second):
+		}
+		if err == nil {
+			t.Errorf("%s: the answer waits for a client that does not read", protocol)
+		}
+	}
+}

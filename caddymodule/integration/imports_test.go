@@ -17,7 +17,7 @@ const module = "github.com/mnemogate/mnemogate/"
 var allowedImports = map[string][]string{
 	"caddymodule":                  {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
 	"caddymodule/command":          {"caddymodule/accounts/api", "caddymodule/gate", "caddymodule/guest", "caddymodule/page", "flows/manage", "flows/record", "store/causes", "store/sqlite"},
-	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/bypass", "caddymodule/gate", "caddymodule/guest", "caddymodule/logs", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant", "store/causes"},
+	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/gate", "caddymodule/guest", "caddymodule/logs", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant", "store/causes"},
 	"caddymodule/accounts":         {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/captured", "caddymodule/gate/paths", "caddymodule/guest", "caddymodule/logs", "caddymodule/passkey", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
 	"caddymodule/accounts/api":     {"flows/record", "flows/tenant", "flows/wire"},
 	"caddymodule/gate":             {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/gate/identity", "caddymodule/gate/paths", "caddymodule/gate/selfservice", "caddymodule/guest", "caddymodule/logs", "caddymodule/page", "caddymodule/passkey", "flows", "flows/manage", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
@@ -29,7 +29,7 @@ var allowedImports = map[string][]string{
 	"caddymodule/captured":         {"flows/message", "flows/typed"},
 	"caddymodule/bodies":           {"flows/panics"},
 	"caddymodule/policy":           {"caddymodule/breached", "caddymodule/guest", "caddymodule/passkey", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/typed"},
-	"caddymodule/breached":         {"caddymodule/guest", "flows/tenant"},
+	"caddymodule/breached":         {"caddymodule/guest", "flows/panics", "flows/tenant"},
 	"caddymodule/app":              {"caddymodule/guest", "caddymodule/hashing", "caddymodule/logs", "caddymodule/passkey", "caddymodule/policy", "flows", "flows/assertion", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/typed", "flows/wire", "store", "store/causes", "store/memory"},
 	"caddymodule/passkey":          {"caddymodule/guest", "flows/record", "flows/tenant"},
 	"caddymodule/passkey/keytest":  nil,
