@@ -211,6 +211,11 @@ func (s *site) usersManageTheirPasskeys(t *testing.T) {
 	s.update("alice", func(a *record.Account) { a.PasswordHash, a.SecondFactor = "h", true }) // no code would come
 	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrConflict)
 
+	for range record.MaxPasskeys - 1 {
+		s.newPasskey(&keytest.Authenticator{}, "alice")
+	}
+	s.me("POST", "passkeys/options", token, nil).want(wire.ErrConflict)
+
 	old := s.begun("mgs_", record.Authorized, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	for _, route := range [][2]string{{"POST", "passkeys/options"}, {"POST", "passkeys"}, {"PATCH", "passkeys/" + last}, {"DELETE", "passkeys/" + last}} {
 		s.me(route[0], route[1], old, nil).want(wire.ErrSessionInvalid).wantReason("too_old")

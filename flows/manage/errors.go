@@ -72,7 +72,7 @@ var (
 	// ErrPasskeyTaken means that the authenticator's passkey is stored already.
 	ErrPasskeyTaken = notDone("this passkey exists already: use it, or remove it first", wire.ErrValidation)
 	// ErrTooManyPasskeys means that the account has record.MaxPasskeys.
-	ErrTooManyPasskeys = notDone(fmt.Sprintf("the account has %d passkeys: remove one first", record.MaxPasskeys), wire.ErrValidation)
+	ErrTooManyPasskeys = notDone(fmt.Sprintf("the account has %d passkeys: remove one first", record.MaxPasskeys), wire.ErrConflict)
 	// ErrNoTokens means that the company issues no tokens, or its users don't.
 	ErrNoTokens = &Error{409, "", "", "the company issues no tokens: set issued_tokens in its configuration", userNot("Users of this company can't issue tokens. Do not offer it.")}
 	// ErrTooManyTokens means that the account has as many as the company allows.
