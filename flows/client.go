@@ -47,6 +47,7 @@ func (s *Service) ConfigOf(ctx context.Context, c *tenant.Company, languages fun
 		Devices:          c.Devices.For != 0,
 		SkipSecondFactor: c.Devices.SkipSecondFactor,
 		IssuedTokens:     issued,
+		Hardened:         c.Hardened,
 		Session:          tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},
 	}
 }

@@ -39,6 +39,9 @@ func TestClientConfigSaysWhatHardenedAsksFor(t *testing.T) {
 	} {
 		b.company.SecondFactor = factor
 		config, _ := b.clientConfig()
+		if !config.Hardened {
+			t.Error("it does not say that it is hardened")
+		}
 		if got := config.Password; got.MinLength != want.min || !strings.HasPrefix(got.Description, want.begin) || !strings.HasSuffix(got.Description, want.end) {
 			t.Errorf("%s: got %+v", factor, got)
 		}

@@ -424,15 +424,16 @@ func browserWithoutCookiesIsToldSo(t *testing.T, s *site) {
 		b.eval(`document.getAnimations().forEach((animation) => animation.finish())`)
 		b.waits(`getComputedStyle(document.querySelector('.slow')).visibility === 'visible'`)
 	})
-	for name, script := range map[string]string{
-		"Chromium, by its settings": `Object.defineProperty(globalThis, 'sessionStorage', { get() { throw new DOMException('denied', 'SecurityError'); } })`,
-		"a browser that says so":    `Object.defineProperty(navigator, 'cookieEnabled', { value: false })`,
+	for name, is := range map[string]struct{ script, told string }{
+		"Chromium, by its settings": {`Object.defineProperty(globalThis, 'sessionStorage', { get() { throw new DOMException('denied', 'SecurityError'); } })`, "error.cookies"},
+		"a browser that says so":    {`Object.defineProperty(navigator, 'cookieEnabled', { value: false })`, "error.cookies"},
+		"without https":             {`Object.defineProperty(globalThis, 'isSecureContext', { value: false })`, "error.insecure"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBrowser(t)
-			b.startsWith(script)
+			b.startsWith(is.script)
 			b.open(s.URL + "/acme/login")
-			b.waits(`document.querySelector('#screen:not([aria-busy]) .alert')?.textContent === ` + quote(pageTexts()["error.cookies"]))
+			b.waits(`document.querySelector('#screen:not([aria-busy]) .alert')?.textContent === ` + quote(pageTexts()[is.told]))
 		})
 	}
 }

@@ -219,27 +219,39 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"security-app-codes":           {"#codes .done", "security.codes.app"},
 		"security-phone-code-wrong":    {"#code-error", "security.contact.wrong"},
 		"security-passkeys-full":       {"#passkeys .done", "security.passkeys.full"},
+		"security-email-code-wrong":    {"#code-error", "error.auth.otp.invalid"}, // it can be tried again
+		"security-phone-alike":         {"#phone .done", "security.phone.changed"},
+		"security-phone-country":       {"#phone .done", "reason.limit.sms_country"}, // waiting may not help
+		"security-codes-first":         {"#codes-ask", "security.codes.once"},
+		"security-password-none":       {"#sessions .row p", "security.sessions.text.none"},
+		"login-devices":                {".check", "login.device"},
+		"newpassword-rules":            {"#newpassword-error", "reason.password.too_short"},
 		"security-session-unavailable": {"#sessions .done", "error.service.unavailable"},
 	} {
 		scene(name)
 		b.shows(want[0], want[1])
 	}
 	for name, what := range map[string]string{
-		"login-fresh":             `document.querySelector('#login').value === 'alice@example.com'`,
-		"login-fresh-phone":       `document.querySelector('#login').value === '' && document.querySelector('.lead').textContent.includes('+37*******34')`,
-		"newpassword-lost":        `document.querySelector('#login').value === 'alice@example.com'`,
-		"already":                 `document.querySelector('.who b').textContent === 'alice@example.com'`,
-		"logout":                  `document.querySelector('.who b').textContent === 'alice@example.com'`,
-		"code":                    `document.querySelector('.who b').textContent === 'alice@example.com'`,
-		"link-password":           `document.querySelector('.who b').textContent === 'alice@example.com' && document.querySelector('[autocomplete=username]').value === 'alice@example.com'`,
-		"security-password":       `document.querySelector('#password [autocomplete=username]').value === 'alice@example.com'`,
-		"code-spent":              `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Send a new code'`,
-		"code-resent":             `document.querySelector('#code-hint').textContent === 'The code expires in 5 minutes.' && document.querySelector('#code').offsetWidth < 240`,
-		"login-choices":           `document.querySelectorAll('.check').length === 1 && document.querySelector('#login').dir === 'auto'`,
-		"security-passkey-remove": `document.querySelectorAll('#passkeys .item').length === 2 && document.querySelector('#passkeys .item:first-child .ask .danger') !== null`,
-		"code-wrong-limit":        `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Back to login'`,
-		"recover-mails":           `document.querySelector('.alert p').textContent.startsWith(` + quote(pageTexts()["reason.limit.mails"]+" Try again in 50 minutes.") + `)`,
-		"security-phone-limit":    `document.querySelector('#phone .done').textContent === ` + quote(pageTexts()["reason.limit.sms"]+" Try again in 10 minutes."),
+		"login-fresh":                `document.querySelector('#login').value === 'alice@example.com'`,
+		"login-fresh-phone":          `document.querySelector('#login').value === '' && document.querySelector('.lead').textContent.includes('+37*******34')`,
+		"newpassword-lost":           `document.querySelector('#login').value === 'alice@example.com'`,
+		"already":                    `document.querySelector('.who b').textContent === 'alice@example.com'`,
+		"logout":                     `document.querySelector('.who b').textContent === 'alice@example.com'`,
+		"code":                       `document.querySelector('.who b').textContent === 'alice@example.com'`,
+		"link-password":              `document.querySelector('.who b').textContent === 'alice@example.com' && document.querySelector('[autocomplete=username]').value === 'alice@example.com'`,
+		"security-password":          `document.querySelector('#password [autocomplete=username]').value === 'alice@example.com'`,
+		"code-spent":                 `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Send a new code'`,
+		"code-resent":                `document.querySelector('#code-hint').textContent === 'The code expires in 5 minutes.' && document.querySelector('#code').offsetWidth < 240`,
+		"newpassword-rules":          `document.querySelector('.rules li').textContent === '12 to 128 characters'`,
+		"security-password-disabled": `document.querySelector('#password .done').textContent.endsWith('choose “Forgot password?” on the login page.')`,
+		"security-passkey-last":      `document.querySelector('#passkeys .danger') === null`,
+		"security-passkey-provider":  `document.querySelector('#passkeys .danger') !== null`,
+		"security-devices-none":      `document.querySelector('#devices .row p').textContent.includes('“Remember this device”')`,
+		"login-choices":              `document.querySelectorAll('.check').length === 1 && document.querySelector('#login').dir === 'auto'`,
+		"security-passkey-remove":    `document.querySelectorAll('#passkeys .item').length === 2 && document.querySelector('#passkeys .item:first-child .ask .danger') !== null`,
+		"code-wrong-limit":           `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Back to login'`,
+		"recover-mails":              `document.querySelector('.alert p').textContent.startsWith(` + quote(pageTexts()["reason.limit.mails"]+" Try again in 50 minutes.") + `)`,
+		"security-phone-limit":       `document.querySelector('#phone .done').textContent === ` + quote(pageTexts()["reason.limit.sms"]+" Try again in 10 minutes."),
 		"security": `import(new URL('device.js', document.querySelector('script[src*="/v2/page/"]').src)).then(({ moment }) => {
 			Object.defineProperty(navigator, 'languages', { value: ['fr-CA', 'en-GB', 'en'] });
 			const day = moment(new Date(2026, 0, 31));
@@ -321,9 +333,9 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.sees("login", idField)
 	for scenes, ways := range map[string]string{
 		"login-restricted login-closed login-denied provider-unknown code-locked recover-question-locked": "Help",
-		"login-address login-unavailable": "",
-		"login-disabled":                  pageTexts()["lock.recover"] + ",Help",
-		"code-limit":                      pageTexts()["backup.offer"],
+		"login-address login-unavailable login-locked-hardened":                                           "",
+		"login-disabled": pageTexts()["lock.recover"] + ",Help",
+		"code-limit":     pageTexts()["backup.offer"],
 	} {
 		for _, name := range strings.Fields(scenes) {
 			scene(name)
@@ -413,6 +425,16 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	})()`)
 	b.isAlerted("error.network")
 	is(`document.querySelector('#language').value === 'en'`)
+
+	// The operator has changed the captcha, whose script comes with the page.
+	scene("recover-captcha")
+	b.shows(".alert p", "error.auth.captcha.invalid")
+	b.eval(`import('/preview/scenes.js').then(({ scenes }) => {
+		scenes['recover-captcha'].config = { captcha: { type: 'turnstile', site_key: 'x' } };
+		globalThis.isOld = true;
+	})`)
+	b.submits()
+	b.waits(`globalThis.isOld === undefined && document.querySelector('#screen:not([aria-busy])')`)
 
 	// Captchas
 	widget := func(script string) any {

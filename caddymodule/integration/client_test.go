@@ -130,7 +130,7 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 		`{"status":"success","password":{"min_length":8,"regex":"[0-9]","description":"8 to 128`, `company's name. A digit.","regex_description":"A digit."}`, `"captcha":{"type":"hcaptcha","site_key":"widget-key"}`, `"recovery":["PHONE","MAIL","QUESTION"]`,
 		`{"provider_id":2,"name":"Git & co","authorize_url":"https://git.example.com/authorize?x=y","client_id":"ours","scope":"read:user user:email","pkce":false}`,
 		`{"provider_id":4,"name":"127.0.0.1","authorize_url":null,"client_id":"theirs","scope":"openid","pkce":false}`,
-		`"disclaimers":[{"code":"terms",`, `"name":"acme","otp":{"length":6,"ttl":300},"passkeys":false,"devices":false,"skip_second_factor":false,"issued_tokens":null,"session":{"idle":3600,"lifetime":86400},"links":[],"signup":null,"remember":false,"self_service":false,"step_up":false}`,
+		`"disclaimers":[{"code":"terms",`, `"name":"acme","otp":{"length":6,"ttl":300},"passkeys":false,"devices":false,"skip_second_factor":false,"issued_tokens":null,"hardened":false,"session":{"idle":3600,"lifetime":86400},"links":[],"signup":null,"remember":false,"self_service":false,"step_up":false}`,
 	} {
 		if !strings.Contains(string(a.Body), want) {
 			t.Errorf("got %s, want %s", a.Body, want)

@@ -180,7 +180,7 @@ func TestTheWelcomeMailNamesTheButton(t *testing.T) {
 
 // madeKeys are those of texts that the page puts together, and that the markup has.
 func madeKeys() []string {
-	keys := []string{"language", "language.choose", "noscript", "loading.slow", "login.heading", "logout.heading", "security.heading", "error.auth.password.invalid.same", "error.cookies", "error.passkey", "link.text", "welcome.text", "security.twostep.on.app", "security.twostep.on.none"}
+	keys := []string{"language", "language.choose", "noscript", "loading.slow", "login.heading", "logout.heading", "security.heading", "error.auth.password.invalid.same", "error.cookies", "error.insecure", "error.passkey", "link.text", "welcome.text", "security.twostep.on.app", "security.twostep.on.none"}
 	for _, method := range []tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion} {
 		keys = append(keys, "recover."+string(method))
 	}

@@ -33,6 +33,9 @@ type ClientConfig struct {
 	SkipSecondFactor bool `json:"skip_second_factor"`
 	// The tokens that users can issue for themselves; null if they can't.
 	IssuedTokens *ClientTokens `json:"issued_tokens"`
+	// Whether the company hides who has an account. A locked password then stays locked after
+	// a recovery.
+	Hardened bool `json:"hardened"`
 	// How long authorized sessions last.
 	Session ClientSessionLife `json:"session"`
 }

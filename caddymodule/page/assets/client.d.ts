@@ -572,6 +572,8 @@ export interface Config {
   passkeys: boolean;
   /** The tokens that users can issue for themselves, and how many seconds these are valid at most. Null if users can't. */
   issuedTokens: { lifetime: number } | null;
+  /** Whether the company hides who has an account. A locked password then stays locked after a recovery. */
+  hardened: boolean;
   /** Whether users can manage their own login: `Authorized.me`. */
   selfService: boolean;
   /** Whether sessions can be raised: `stepUp`. */

@@ -2,7 +2,7 @@
 // itself is in client.js, which other apps can use too. The screens are in
 // screens.js.
 import { connect, MnemogateError, storageOfTab } from './client.js';
-import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isFilled, marked, note, say, textOf } from './ui.js';
+import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isEndless, isFilled, marked, note, say, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
 import { configOf, keep, key, languages, remembered, seen, tab } from './frame.js';
 import { returnTo } from './returnto.js';
@@ -40,6 +40,7 @@ const goal = () => location.origin + (returnTo(wanted) ?? '/');
 const page = {
   client,
   config: null,
+  captcha: null, // with which the page came
   link,
   loginId: null, // as it was entered last
   accepted: new Set(), // disclaimers that are checked
@@ -221,11 +222,28 @@ const page = {
       }
     }
     if (step.state === 'authorized' && error.code === 'superseded') return this.go();
+    await this.renew(error, step);
     if (step.state !== this.step.state) this.turn++;
     const dead = make === openLink && ['auth.token.invalid', 'auth.token.expired'].includes(error.code);
     if (dead) return this.show(step, { screen: deadLink });
     const next = make === unconfirmed ? step : error.step ?? step;
     this.show(next, { error, screen: next.state === this.step.state ? make : next.state === 'authorized' ? unconfirmed : undefined });
+  },
+
+  // renew brings the page up to date after an error that says that it may be too old: the
+  // operator may have changed the captcha, whose scripts come with the page, or the rules for
+  // passwords.
+  async renew({ code, status, reason }, step) {
+    const rules = /^password\.(too_short|pattern)$/.test(reason);
+    if (!rules && !/^auth\.captcha\./.test(code) && !(code === 'request.validation.failed' && status === 404)) return;
+    const [config, { rules: newer, state } = {}] = await Promise.all([client.config(), rules && client.resume()]).catch(() => []);
+    if (!config) return;
+    if (config.captcha.type !== this.captcha.type || config.captcha.siteKey !== this.captcha.siteKey) {
+      location.reload();
+      await new Promise(() => {}); // forever
+    }
+    this.config = config;
+    if (newer && state === step.state) step.rules = newer;
   },
 
   // complain shows an error. It reports whether it has put the focus on the field that
@@ -253,7 +271,7 @@ const page = {
     const { code, reason } = error;
     const { step, config } = this;
     const ways = [];
-    if (/^lock\.(password|disabled)$/.test(reason) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => step.recover ? this.show(step, { screen: recover }) : this.act(relogin, recover))); // a step-up has no recovery
+    if ((reason === 'lock.disabled' || reason === 'lock.password' && !config.hardened) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => step.recover ? this.show(step, { screen: recover }) : this.act(relogin, recover))); // a step-up has no recovery
     if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup') && !step.codeSpent) ways.push(button(t('backup.offer'), () => this.show(step, { screen: useBackupCode })));
     if (isRenewals(reason) && !step.codeSpent) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
     if (/^recovery/.test(code) && config.recovery.length > 1) ways.push(t('recover.another'));
@@ -353,9 +371,6 @@ const fields = {
 // No more codes are sent in this login, so waiting is slower than a new one.
 const isRenewals = (reason) => /^limit\.renewals/.test(reason);
 
-// Waiting does not end these, or may not.
-const isEndless = (reason) => /^(lock\.disabled|limit\.(renewals|sms_country))/.test(reason);
-
 const waitFor = (seconds) => t('lock.wait', { time: time(seconds) });
 
 // A lock shows a countdown. Screen readers announce only its beginning and its end.
@@ -395,8 +410,10 @@ const ticked = (within, name) => [...within.querySelectorAll(`input[name="${name
 // begin finds out the current step. Without an answer, the user can try again.
 async function begin() {
   try {
-    if (!navigator.cookieEnabled || !isSecureContext || !storageOfTab()) throw new MnemogateError('cookies', 'the session could not be kept');
+    if (!isSecureContext) throw new MnemogateError('insecure', 'browsers send no cookie that is secure');
+    if (!navigator.cookieEnabled || !storageOfTab()) throw new MnemogateError('cookies', 'the session could not be kept');
     page.config = await configOf(client);
+    page.captcha = page.config.captcha;
     if (!fresh && !mfa) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
     if (leaving && hasCookie) client.start(); // a login that has begun in this tab is over
     if (link && !leaving) return page.show(client.start(), { screen: openLink });

@@ -59,6 +59,10 @@ const choice = (page, name, text) => el('label', { class: 'check' },
 // remembering lets the user have the device remembered.
 const remembering = (page, name) => page.config.devices && choice(page, 'device', t(name));
 
+// offersDevice reports whether the first screen lets the user have the device remembered.
+// Logins with a passkey or at a provider have no other screen for it.
+export const offersDevice = ({ devices, passkeys, oauth }) => devices && (passkeys || oauth.length > 0);
+
 // forgot leads to the recovery.
 const forgot = (page, step) => page.config.recovery.length > 0 && button(t('recover.offer'), () => page.show(step, { screen: recover }));
 
@@ -81,6 +85,7 @@ export function login(page, step) {
       form(page, ({ login }) => step.login(login.trim()),
         loginField({ autocomplete: page.config.passkeys ? 'username webauthn' : 'username', enterkeyhint: 'next', value: page.loginId ?? (masked ? '' : step.user ?? '') }),
         page.config.remember && choice(page, 'remember', t('login.remember')),
+        offersDevice(page.config) && remembering(page, 'login.device'), // for logins without a password
         submit(t('login.submit'))),
       page.config.recovery.length > 0 && links(forgot(page, step)),
       ...otherwise(ways),
@@ -145,7 +150,7 @@ function validity(page, step) {
   const element = el('p', { class: 'hint' });
   every(element, () => {
     const left = (until - Date.now()) / 1000;
-    element.replaceChildren(marked(left > 0 ? t('code.valid', { time: time(left) }) : t('code.over')));
+    element.replaceChildren(marked(left > 0 ? t('code.valid', { time: time(left, 'long', Math.round) }) : t('code.over')));
   });
   return element;
 }

@@ -1,10 +1,10 @@
 // The security page: users look after their own login. The requests are those of
 // client.js (Me in client.d.ts).
 import { connect, MnemogateError } from './client.js';
-import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, labelled, marked, say, submit, textOf, verbatim } from './ui.js';
+import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf, footer, form as formOf, isEndless, isFilled, labelled, marked, say, submit, textOf, verbatim } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
-import { appDigits, codeField, isMasked, isolated, newPassword, pausing, username } from './screens.js';
+import { appDigits, codeField, isMasked, isolated, newPassword, offersDevice, pausing, username } from './screens.js';
 import { configOf, key, languages, seen, tab } from './frame.js';
 import { device, ago, moment } from './device.js';
 import { creates, isNone, settle } from './passkey.js';
@@ -89,9 +89,10 @@ function fail(section, dialog, error, asks) {
   const typing = input && !sent && code === 'request.validation.failed' && error.status === 400;
   const own = typing ? t(invalid)
     : conflict && error.status === 409 ? t(conflict)
-    : sent && code === 'auth.otp.invalid' ? t('security.contact.wrong')
+    : sent && dialog === 'phone' && code === 'auth.otp.invalid' ? t('security.contact.wrong') // one by mail can be tried again
+    : reason === 'lock.disabled' && config.recovery.length > 0 ? t('security.password.disabled', { choice: t('recover.offer') }) // a change needs it
     : textOf(error);
-  const waits = code === 'auth.restricted' && retryAfter && !/^lock\.disabled/.test(reason); // other errors say it themselves
+  const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason); // other errors say it themselves
   const text = [own, waits && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
   const name = typing ? input : fieldOf(error, fields);
   if (!name || !complain(name, text)) tell(section, text, true);
@@ -188,7 +189,9 @@ const sections = {
   phone: () => contactSection('phone'),
 
   passkeys() {
-    const last = passkeys.length === 1 && !factors.passwordSet && !factors.userPhone; // the server refuses to remove it
+    const { user, passwordSet, totp, secondFactor, userPhone, providerIds } = factors;
+    const others = user && passwordSet && (totp || !secondFactor) || userPhone || config.oauth.some(({ providerId }) => providerIds.includes(providerId));
+    const last = passkeys.length === 1 && !others; // the server refuses to remove it
     return [
       row(el('p', {}, t('security.passkeys.text')), creates && opened !== 'passkeys' && opens('passkeys', 'passkeys', t('security.passkeys.add'))),
       opened === 'passkeys' && confirmation('passkeys', t('security.passkeys.create.text'), t('offer.create'), create, false),
@@ -253,12 +256,12 @@ const sections = {
       copies('codes', listed)),
   ] : [
     row(el('p', {}, t('security.codes.text')), opened !== 'codes' && opens('codes', 'codes', t('security.codes.create'))),
-    opened === 'codes' && confirmation('codes', t('security.codes.replace'), t('security.codes.create'), createCodes, factors.backupCodesLeft > 0),
+    opened === 'codes' && confirmation('codes', t(factors.backupCodesLeft > 0 ? 'security.codes.replace' : 'security.codes.once'), t('security.codes.create'), createCodes, factors.backupCodesLeft > 0),
   ],
 
   devices: () => [
     row(
-      el('p', {}, t(devices.length > 0 ? 'security.devices.text' : 'security.devices.none', { choice: t(config.skipSecondFactor ? 'code.device' : 'login.device') })),
+      el('p', {}, devices.length > 0 ? t('security.devices.text') : factors.passwordSet || offersDevice(config) ? t('security.devices.none', { choice: t('login.device') }) : t('security.none')),
       devices.length > 1 && opened !== 'devices-all' && opens('devices', 'devices-all', t('security.devices.all'), { destroys: true })),
     opened === 'devices-all' && confirmation('devices', t('security.devices.all.text'), t('security.devices.all'), () =>
       change('devices', opened, () => me.forgetDevices(), t('security.devices.forgotten.all'))),
@@ -312,7 +315,7 @@ const sections = {
 
   sessions: () => [
     row(
-      el('p', {}, t('security.sessions.text')),
+      el('p', {}, t(factors.passwordSet ? 'security.sessions.text' : 'security.sessions.text.none')),
       sessions.length > 1 && button(t('security.sessions.all'), () => change('sessions', null, () => me.endOtherSessions(), t('security.sessions.ended.all')), 'quiet')),
     el('ul', { class: 'items', role: 'list' }, [...sessions].sort((a, b) => b.current - a.current || b.lastUsed.localeCompare(a.lastUsed)).map(listedSession)),
   ],
@@ -394,7 +397,11 @@ const sendCode = (kind, value, told = '') => act(kind, kind, async () => {
 
 const sending = { again: 0, get busy() { return acting; } };
 
-const codeForm = (kind) => form(kind, ({ code }) => change(kind, kind, () => me[kind].confirm(sent.token, code), t(sent.to === factors[kind]?.value ? 'security.contact.confirmed' : `security.${kind}.changed`)),
+// isPresent reports whether the code was sent to what the account has. Two phones can look
+// alike, because they are masked. One that is proven is there to be changed.
+const isPresent = (kind) => sent.to === factors[kind]?.value && !(kind === 'phone' && factors.phone.verifiedAt);
+
+const codeForm = (kind) => form(kind, ({ code }) => change(kind, kind, () => me[kind].confirm(sent.token, code), t(isPresent(kind) ? 'security.contact.confirmed' : `security.${kind}.changed`)),
   t('code.submit'),
   el('div', { id: `${kind}-ask` }, isolated(kind === 'phone' ? 'code.sent' : 'security.email.sent', kind, sent.to)),
   codeField({ length: kind === 'phone' ? config.otp.length : 8, above: `${kind}-ask` }),

@@ -37,8 +37,9 @@ export function t(key, values = {}) {
 // isLent reports whether a text is in English because the language lacks it.
 export const isLent = (text) => lent.has(text);
 
-// time formats a number of seconds for people, in a text.
-export const time = (seconds, unitDisplay = 'long') => (language) => {
+// time formats a number of seconds for people, in a text. Who has to wait should not come too
+// early, so it rounds up unless round is another function.
+export const time = (seconds, unitDisplay = 'long', round = Math.ceil) => (language) => {
   const [n, unit] = seconds >= 172800 ? [seconds / 86400, 'day'] : seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 120 ? [seconds / 60, 'minute'] : [seconds, 'second'];
-  return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay }).format(Math.ceil(n));
+  return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay }).format(round(n));
 };

@@ -149,6 +149,9 @@ export function textOf({ code, reason, status }) {
   return key ? t(key) : t('error.other', { code });
 }
 
+// isEndless reports whether waiting does not end a lock or limit, or may not.
+export const isEndless = (reason) => /^(lock\.disabled|limit\.(renewals|sms_country))/.test(reason);
+
 // fieldOf returns the name of the field that an error concerns: the new password, or the
 // one that fields has for its code.
 export const fieldOf = ({ code, reason, status }, fields) => status === 422 || reason?.startsWith('password.') ? 'newpassword' : fields[code];

@@ -63,6 +63,7 @@ const withDevices = {
   ] } },
 };
 const factors = (more) => ({ ...security, answers: { ...answers, 'me/factors': { ...answers['me/factors'], ...more } } });
+const lastPasskey = (more) => ({ ...withPasskeys, answers: { ...factors(more).answers, 'me/passkeys': { passkeys: withPasskeys.answers['me/passkeys'].passkeys.slice(0, 1) } } });
 const withTokens = {
   ...security, config: { issued_tokens: { lifetime: 7_776_000 } },
   answers: { ...factors({ totp: false }).answers, 'me/tokens': { tokens: [
@@ -86,6 +87,7 @@ export const scenes = {
   'login-closed': refused('auth/login', fails(403, 'auth.user.closed'), ...enter('login', loginId)),
   'login-denied': refused('auth/login', fails(403, 'auth.user.denied'), ...enter('login', loginId)),
   'login-locked': refused('auth/login', locked('lock.password'), ...enter('login', loginId)),
+  'login-locked-hardened': { config: { hardened: true }, ...refused('auth/login', locked('lock.password'), ...enter('login', loginId)) },
   'login-disabled': refused('auth/login', locked('lock.disabled'), ...enter('login', loginId)),
   'login-address': refused('auth/login', locked('limit.address', 300), ...enter('login', loginId)),
   'login-unavailable': refused('auth/login', fails(503, 'service.unavailable'), ...enter('login', loginId)),
@@ -118,6 +120,7 @@ export const scenes = {
   'login-passkey-cancelled': { config: { passkeys: true }, act: [['passkey', 'cancelled']] },
   'login-plain': { config: { oauth: [], recovery: [] } },
   'login-choices': { config: { remember: true } },
+  'login-devices': { config: { devices: true, passkeys: true } },
   'provider-failed': { ...oauth, ...refused('auth/oauth', fails(401, 'auth.oauth.failed')) },
   'provider-unknown': { ...oauth, ...refused('auth/oauth', fails(404, 'auth.oauth.notfound')) },
   'provider-denied': { at: '?state=s&error=access_denied' },
@@ -151,6 +154,10 @@ export const scenes = {
   'newpassword': newPassword,
   'newpassword-typed': { ...newPassword, act: [['enter', 'newpassword', 'correct horse battery']] },
   'newpassword-weak': { ...newPassword, ...refused('auth/setpassword', fails(422, 'request.validation.failed', { reason: 'password.common' }), ...enter('newpassword', 'password1')) },
+  'newpassword-rules': {
+    ...newPassword, ...refused('auth/setpassword', fails(422, 'request.validation.failed', { reason: 'password.too_short' }), ...enter('newpassword', 'nine char')),
+    session: [newPassword.session, { ...newPassword.session, password_regex_description: '12 to 128 characters.' }],
+  },
   'newpassword-same': { ...newPassword, ...refused('auth/setpassword', fails(422, 'auth.password.invalid'), ...enter('newpassword', 'correct horse battery')) },
   'newpassword-pattern': { loginId, session: step('setpassword', { password_regex: '[0-9]', password_regex_description: '8 to 128 characters. At least one digit.' }) },
   'newpassword-unsure': { ...newPassword, ...refused('auth/setpassword', 'network', ...enter('newpassword', 'correct horse battery')) },
@@ -160,6 +167,7 @@ export const scenes = {
   'disclaimers-missing': { session: step('acceptdisclaimers', { disclaimers_required }), act: [['submit']] },
   'recover': { act: recover },
   'recover-notset': refused('auth/recovery/recover', fails(409, 'recovery.phone.notset'), ...recover, ...enter('login', loginId)),
+  'recover-captcha': refused('auth/recovery/recover', fails(403, 'auth.captcha.invalid'), ...recover, ...enter('login', loginId)),
   'recover-mailed': { answers: { 'auth/recovery/recover': { status: 'success', verification: 'MAIL', user_email: loginId } }, act: [...recover, ...enter('login', loginId)] },
   'recover-mails': refused('auth/recovery/recover', locked('limit.mails', 3000), ...recover, ...enter('login', loginId)),
   'recover-code': recoveryCode,
@@ -192,6 +200,11 @@ export const scenes = {
     ...security, answers: { ...answers, 'me/password': fails(401, 'auth.password.invalid') },
     act: [['choose', 'security.password.change'], ['enter', 'current', 'wrong'], ...enter('newpassword', 'correct horse battery')],
   },
+  'security-password-disabled': {
+    ...security, answers: { ...answers, 'me/password': locked('lock.disabled') },
+    act: [['choose', 'security.password.change'], ['enter', 'current', 'right'], ...enter('newpassword', 'correct horse battery')],
+  },
+  'security-password-none': factors({ password_set: false, totp: false, second_factor: false, backup_codes_left: 0 }),
   'security-password-unsure': {
     ...security, answers: { ...answers, 'me/password': fails(503, 'service.unavailable', { retry: 5 }) },
     act: [['choose', 'security.password.change'], ['enter', 'current', 'right'], ...enter('newpassword', 'correct horse battery')],
@@ -200,8 +213,11 @@ export const scenes = {
   'security-email': { ...security, act: [['choose', 'security.contact.confirm']] },
   'security-email-invalid': { ...security, answers: { ...answers, 'me/email': fails(400, 'request.validation.failed') }, act: [['choose', 'security.contact.confirm'], ...enter('newemail', 'alice')] },
   'security-email-code': { ...security, act: changeEmail },
+  'security-email-code-wrong': { ...security, answers: { ...answers, 'me/email/confirm': fails(401, 'auth.otp.invalid') }, act: [...changeEmail, ['enter', 'code', '12345678']] },
   'security-email-taken': { ...security, answers: { ...answers, 'me/email/confirm': fails(409, 'request.validation.failed') }, act: [...changeEmail, ['enter', 'code', '12345678']] },
   'security-phone-code-wrong': { ...security, answers: { ...answers, 'me/phone/confirm': fails(401, 'auth.otp.invalid') }, act: [['choose', 'security.phone.change'], ...enter('newphone', '+37060012399'), enterCode] },
+  'security-phone-alike': { ...security, answers: { ...answers, 'me/phone': { ...answers['me/phone'], user_phone: '+37*******34' } }, act: [['choose', 'security.phone.change'], ...enter('newphone', '+37061112234'), enterCode] },
+  'security-phone-country': { ...security, answers: { ...answers, 'me/phone': locked('limit.sms_country', 86400) }, act: [['choose', 'security.phone.change'], ...enter('newphone', '+4915112345678')] },
   'security-phone-limit': { ...security, answers: { ...answers, 'me/phone': locked('limit.sms_phone', 600) }, act: [['choose', 'security.phone.change'], ...enter('newphone', '+37060012399')] },
   'security-phone-remove': { ...factors({ phone: { ...answers['me/factors'].phone, removable: true } }), act: [['choose', 'security.remove']] },
   'security-session-over': { ...security, answers: { ...answers, 'me/sessions/b': fails(404, 'request.validation.failed') }, act: [['choose', 'security.sessions.end']] },
@@ -210,10 +226,12 @@ export const scenes = {
   'security-passkey': { ...withPasskeys, act: [['choose', 'security.passkeys.add']] },
   'security-passkey-refused': { ...withPasskeys, answers: { ...withPasskeys.answers, 'me/passkeys/options': fails(401, 'auth.credentials.invalid') }, act: [['choose', 'security.passkeys.add'], ['submit']] },
   'security-passkeys-full': { ...withPasskeys, answers: { ...withPasskeys.answers, 'me/passkeys/options': fails(409, 'request.validation.failed') }, act: [['choose', 'security.passkeys.add'], ['submit']] },
+  'security-passkey-last': lastPasskey({ totp: false, user_phone: undefined, second_factor_policy: 'required' }),
+  'security-passkey-provider': lastPasskey({ password_set: false, totp: false, user_phone: undefined, provider_ids: [1] }),
   'security-passkey-rename': { ...withPasskeys, act: [['choose', 'security.passkeys.rename']] },
   'security-passkey-remove': { ...withPasskeys, act: [['choose', 'security.remove']] },
   'security-devices': withDevices,
-  'security-devices-none': { ...withDevices, answers: { ...answers, 'me/devices': { devices: [] } } },
+  'security-devices-none': { ...withDevices, config: { devices: true, skip_second_factor: true }, answers: { ...answers, 'me/devices': { devices: [] } } },
   'security-device-forget': { ...withDevices, act: [['choose', 'security.devices.forget']] },
   'security-tokens': withTokens,
   'security-token': newToken({}),
@@ -224,6 +242,7 @@ export const scenes = {
   'security-app': { ...security, act: [['choose', 'security.app.replace']] },
   'security-app-codes': { ...security, answers: { ...answers, 'me/totp/confirm': answers['me/backup-codes'] }, act: [['choose', 'security.app.replace'], enterCode] },
   'security-app-remove': { ...security, act: [['choose', 'security.remove']] },
+  'security-codes-first': { ...factors({ backup_codes_left: 0 }), act: [['choose', 'security.codes.create']] },
   'security-codes': { ...security, act: [['choose', 'security.codes.create'], ['submit']] },
 };
 
