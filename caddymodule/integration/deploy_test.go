@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -83,6 +84,26 @@ func TestDeployedUnits(t *testing.T) {
 		if !strings.Contains(unit, "LoadCredential="+name+":") {
 			t.Errorf("the unit gives no %s", name)
 		}
+	}
+}
+
+// The backup unit deletes copies that are two weeks old.
+func TestDeployedBackupsAreDeleted(t *testing.T) {
+	clean := regexp.MustCompile(`(?m)^ExecStart=(\S*/find .*)$`).FindStringSubmatch(readDeploy(t, "mnemogate-backup.service"))
+	if clean == nil {
+		t.Fatal("the unit deletes nothing")
+	}
+	dir := t.TempDir()
+	for name, age := range map[string]time.Duration{"kept": 14*24*time.Hour - 10*time.Minute, "old": 14*24*time.Hour + 10*time.Minute} {
+		file := filepath.Join(dir, name)
+		must(t, os.WriteFile(file, nil, 0o600))
+		must(t, os.Chtimes(file, time.Time{}, time.Now().Add(-age)))
+	}
+	cmd := exec.Command("sh", "-c", clean[1])
+	cmd.Dir = dir
+	output(t, cmd)
+	if left := get(filepath.Glob(dir + "/*"))(t); len(left) != 1 || filepath.Base(left[0]) != "kept" {
+		t.Errorf("left are %q", left)
 	}
 }
 

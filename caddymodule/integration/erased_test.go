@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/passkey/keytest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -101,9 +102,12 @@ func TestPersonalDataNamesEveryTable(t *testing.T) {
 func TestTheCommandsOfPersonalData(t *testing.T) {
 	t.Parallel()
 	need(t, "jq")
-	s := adminSite(t, siteConfig{company: account("other", ""), audit: true})
+	s := adminSite(t, siteConfig{company: account("other", "") + "\n" + passkeys + "\ndevices 90d\nissued_tokens", audit: true})
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "primary_email": "alice@example.com", "password": testPassword}).wantStatus(201)
 	s.login("alice@example.com")
+	s.remembered("alice@example.com")
+	s.newPasskey(new(keytest.Authenticator), "alice")
+	s.admin("POST", "accounts/alice/tokens", fields{"name": "report", "paths": []string{"/x"}, "methods": []string{"GET"}}).wantStatus(201)
 	// Caddy names and compresses a rotated file like this.
 	rotated := get(os.Create(s.dir + "/audit-2026-01-01T00-00-00.000-size.log.gz"))(t)
 	compressed := gzip.NewWriter(rotated)
@@ -113,7 +117,7 @@ func TestTheCommandsOfPersonalData(t *testing.T) {
 	for _, block := range blocks(section(t, "docs/personal-data.md", "When users ask"), "sh") {
 		commands = append(commands, strings.Split(strings.TrimSpace(block), "\n")...)
 	}
-	shown := []string{"alice@example.com", `"address":"127.0.0.1"`, "checkcredentials.success", "192.0.2.1.*(?s:.*)checkcredentials.success", "alice",
+	shown := []string{"alice@example.com", `"address":"127.0.0.1"`, `"name":"Phone"`, `"skip_second_factor":`, `"name":"report"`, "checkcredentials.success", "192.0.2.1.*(?s:.*)checkcredentials.success", "alice",
 		`^\["2026-01-01T00:00:00Z","acme","alice",null\]\n(?s:.*)","acme","alice",null\]`}
 	if len(commands) != len(shown) {
 		t.Fatalf("the page has %d commands", len(commands))
