@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -46,6 +47,7 @@ func IdempotencyKey(lines []string) (key string, ok bool) {
 const (
 	retryLease = 10 * time.Second // how long a node that died holds a key
 	retryRenew = 3 * time.Second
+	keepAgain  = time.Second     // after the store did not answer
 	retryWait  = 5 * time.Second // how long a request waits for the answer to the first
 
 	firstPoll, lastPoll = 10 * time.Millisecond, 250 * time.Millisecond
@@ -87,6 +89,7 @@ func (s *Service) Once(ctx context.Context, r Repeatable, work func(context.Cont
 	case full:
 		return work(ctx), false, nil
 	case err != nil:
+		r.Later(func() { _ = c.keep(ctx, nil, s.Now()) }) // it may be the answer alone that was lost
 		return nil, false, err
 	case kept != nil:
 		if answer, err = keys.OpenAnswer(kept, parts...); err != nil {
@@ -106,7 +109,7 @@ func (s *Service) Once(ctx context.Context, r Repeatable, work func(context.Cont
 				until = until.Add(r.KeepFor)
 			}
 			if err == nil {
-				err = c.keep(ctx, sealed, until)
+				err = c.keepPatiently(ctx, sealed, until)
 			}
 			if err != nil && !errors.Is(err, record.ErrConflict) {
 				s.Warn("an answer could not be kept: a client that sends its request again does not get it", "error", err)
@@ -153,11 +156,22 @@ func (c claim) renew(ctx context.Context, done <-chan struct{}) {
 		case <-done:
 			return
 		case <-time.After(retryRenew):
-			_ = c.keep(ctx, nil, c.Now().Add(retryLease)) // the next one may succeed
+			_ = panics.Contain(func() error { return c.keep(ctx, nil, c.Now().Add(retryLease)) }) // the next one may succeed
 		}
 	}
 }
 
 func (c claim) keep(ctx context.Context, answer []byte, until time.Time) error {
 	return c.Sessions.Keep(ctx, c.Now(), c.name, c.holder, answer, until)
+}
+
+// keepPatiently is keep, and tries again while the lease can last: a failover of the store
+// takes some seconds.
+func (c claim) keepPatiently(ctx context.Context, answer []byte, until time.Time) error {
+	for began := time.Now(); ; time.Sleep(keepAgain) {
+		err := c.keep(ctx, answer, until)
+		if err == nil || errors.Is(err, record.ErrConflict) || time.Since(began) > retryLease {
+			return err
+		}
+	}
 }

@@ -27,11 +27,16 @@ func repeatable(key string) flows.Repeatable {
 
 // inBubble runs a test in a bubble, with a service on stores in memory.
 func inBubble(t *testing.T, test func(t *testing.T, s *flows.Service)) {
+	inBubbleThrough(t, fake.Direct, test)
+}
+
+// inBubbleThrough is inBubble with this way to the sessions.
+func inBubbleThrough(t *testing.T, link fake.Link, test func(t *testing.T, s *flows.Service)) {
 	synctest.Test(t, func(t *testing.T) {
 		var accounts fake.Accounts
 		var sessions fake.Sessions
 		test(t, &flows.Service{Manager: session.New(&session.Config{
-			Accounts: accounts.Through(fake.Direct), Sessions: sessions.Through(fake.Direct), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+			Accounts: accounts.Through(fake.Direct), Sessions: sessions.Through(link), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		})})
 	})
 }
@@ -90,6 +95,68 @@ func TestALeaseIsRenewed(t *testing.T) {
 		time.Sleep(time.Minute)
 		if answer, replayed, err := s.Once(t.Context(), repeatable("k"), func(context.Context) []byte { return nil }); answer != nil || replayed || err != nil {
 			t.Errorf("after a minute: %q, %t, %v", answer, replayed, err)
+		}
+	})
+}
+
+// A store that does not answer for some seconds, or whose answer is lost, costs no answer.
+func TestAFailoverLosesNoAnswer(t *testing.T) {
+	loses := "" // the call whose answer is lost
+	var down time.Time
+	link := func(ctx context.Context, what string, call func() error) error {
+		if time.Now().Before(down) {
+			return errDown
+		}
+		err := call()
+		if what == loses {
+			loses, err = "", errDown
+		}
+		return err
+	}
+	inBubbleThrough(t, link, func(t *testing.T, s *flows.Service) {
+		background := repeatable("k")
+		background.Later = func(f func()) { go f() }
+		for i, lost := range []string{"", "sessions.keep", "sessions.claim"} {
+			background.Key = fmt.Sprint(i)
+			loses = lost
+			work := func(context.Context) []byte {
+				if lost == "" {
+					down = time.Now().Add(5 * time.Second)
+				}
+				return []byte("answer")
+			}
+			_, _, err := s.Once(t.Context(), background, work)
+			if begun := lost != "sessions.claim"; begun != (err == nil) {
+				t.Fatalf("lost %q: %v", lost, err)
+			}
+			time.Sleep(time.Until(down))
+			asked := time.Now()
+			answer, replayed, err := s.Once(t.Context(), background, work)
+			if string(answer) != "answer" || replayed != (lost != "sessions.claim") || err != nil || time.Since(asked) > 3*time.Second {
+				t.Errorf("lost %q: got %q, %t, %v after %s", lost, answer, replayed, err, time.Since(asked))
+			}
+		}
+		time.Sleep(time.Minute) // all that goes on in the background has ended
+	})
+}
+
+// A store that panics while a request is at work does not end the process.
+func TestAClaimThatCannotBeRenewed(t *testing.T) {
+	link := func(ctx context.Context, what string, call func() error) error {
+		if what == "sessions.keep" {
+			panic("in the store")
+		}
+		return call()
+	}
+	inBubbleThrough(t, link, func(t *testing.T, s *flows.Service) {
+		r := repeatable("k")
+		r.Later = func(func()) {}
+		answer, _, err := s.Once(t.Context(), r, func(context.Context) []byte {
+			time.Sleep(7 * time.Second)
+			return []byte("answer")
+		})
+		if string(answer) != "answer" || err != nil {
+			t.Errorf("got %q, %v", answer, err)
 		}
 	})
 }

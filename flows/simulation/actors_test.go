@@ -424,7 +424,7 @@ func (w *world) retries(who string, args []string) {
 		w.tell("%s → %s auth/checkpassword with a key, %s", name, n.name, w.masked(token, string(raw)))
 		answer, err := ask(n, name, func(ctx context.Context, s *flows.Service) ([]byte, error) {
 			repeatable := flows.Repeatable{
-				Key: "k", Route: "POST auth/checkpassword", Credentials: []string{token}, Body: raw, KeepFor: time.Minute, Later: func(f func()) { go f() },
+				Key: "k", Route: "POST auth/checkpassword", Credentials: []string{token}, Body: raw, KeepFor: time.Minute, Later: w.stopped.Go,
 			}
 			answer, _, err := s.Once(ctx, repeatable, func(ctx context.Context) []byte {
 				reply, err := s.Serve(ctx, w.routed(p, "auth/checkpassword", token, raw))
