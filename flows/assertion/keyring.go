@@ -98,11 +98,12 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 		if k.isDue(r.Now()) && k.loading.TryLock() {
 			go func() {
 				defer k.loading.Unlock()
-				_ = r.load(context.WithoutCancel(ctx), company, k)
+				_ = r.load(ctx, company, k)
 			}()
 		}
 		return keys, nil
 	}
+	defer record.SpendStoreTime(ctx)()
 	k.loading.Lock()
 	defer k.loading.Unlock()
 	if keys, ok := usable(); ok {
@@ -110,7 +111,7 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 	}
 	err := k.failed
 	if err == nil || k.isDue(r.Now()) {
-		err = r.load(context.WithoutCancel(ctx), company, k)
+		err = r.load(ctx, company, k)
 	}
 	if keys := k.keys.Load(); keys != nil && r.Now().Before(keys.until) {
 		return keys, nil
@@ -119,11 +120,12 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 }
 
 // load loads the company's keys, after it has created and removed what is due. The caller
-// holds k.loading.
+// holds k.loading. Requests may wait for it, so it has their time, but not that of one of them.
 func (r *Keyring) load(ctx context.Context, company string, k *cachedKeys) error {
+	ctx = record.WithStoreTime(record.WithoutStoreTime(context.WithoutCancel(ctx)))
 	var keys *Keys
 	err := panics.Contain(func() (err error) {
-		keys, err = r.rotate(record.WithStoreTime(ctx), company, rotateAfter) // requests may wait for it
+		keys, err = r.rotate(ctx, company, rotateAfter)
 		return err
 	})
 	wait := retryAfter

@@ -92,8 +92,9 @@ type loader = func(context.Context, record.TokenHash) (record.Session, error)
 // answer may be older than that revocation.
 func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash, revocations uint64, load loader) (record.Session, error) {
 	key := string(hash[:]) + strconv.FormatUint(revocations, 10) + " " + company
+	defer record.SpendStoreTime(ctx)()
 	answer, err, _ := m.asking.Do(key, func() (any, error) {
-		return load(record.NotYielding(context.WithoutCancel(ctx)), hash) // other callers wait for it too
+		return load(record.NotYielding(record.WithoutStoreTime(context.WithoutCancel(ctx))), hash) // other callers wait for it too
 	})
 	s, _ := answer.(record.Session)
 	return s, err
@@ -161,7 +162,7 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash
 	if m.shards[hash.Bucket()].extend(hash, expires) && m.HasLease() {
 		select {
 		case m.touching <- struct{}{}:
-			ctx = context.WithoutCancel(ctx)
+			ctx = record.WithoutStoreTime(context.WithoutCancel(ctx))
 			m.touches.Go(func() {
 				defer func() { <-m.touching }()
 				err := panics.Contain(func() error { return m.touch(ctx, now, hash, expires) })

@@ -487,6 +487,63 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 	})
 }
 
+// A slowStore needs a second for a call, and notes how long it may take.
+type slowStore struct {
+	*madeSessions
+	may time.Duration
+}
+
+func (s *slowStore) wait(ctx context.Context) {
+	call, done := record.StoreContext(ctx, time.Minute)
+	defer done()
+	deadline, _ := call.Deadline()
+	s.may = time.Until(deadline)
+	time.Sleep(time.Second)
+}
+
+func (s *slowStore) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	s.wait(ctx)
+	return s.madeSessions.Get(ctx, hash)
+}
+
+func (s *slowStore) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
+	s.wait(ctx)
+	return s.madeSessions.Touch(ctx, now, hash, expires)
+}
+
+// A request that has little time left does not shorten a call that others wait for, or that
+// goes on behind it. It counts the time that it waits, and no other.
+func TestTheTimeOfARequestIsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{madeSessions: newMadeSessions()}
+		memory := newLeasedMemory(store, 100)
+		left := func(ctx context.Context) time.Duration {
+			call, done := record.StoreContext(ctx, time.Hour)
+			defer done()
+			deadline, _ := call.Deadline()
+			return time.Until(deadline)
+		}
+		first, second := record.WithStoreTime(bg), record.WithStoreTime(bg)
+		whole := left(second)
+		spent := record.SpendStoreTime(first)
+		time.Sleep(whole - time.Millisecond)
+		spent()
+		for _, ctx := range []context.Context{first, second} {
+			go func() { get[record.Session](t)(memory.Recall(ctx, time.Now(), "", hash("a"), false, memory.Get)) }()
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		wantEqual(t, "the time of the shared call", store.may, time.Minute)
+		wantEqual(t, "the time that is left of the first", left(first), time.Millisecond-time.Second)
+		wantEqual(t, "the time that is left of the second", left(second), whole-time.Second)
+		must(t, memory.Touch(second, time.Now(), hash("a"), farAway.Add(time.Minute)))
+		memory.Wait()
+		wantEqual(t, "the time of a touch", store.may, time.Minute)
+		wantEqual(t, "the time that is left behind the touch", left(second), whole-time.Second)
+	})
+}
+
 var recalled = flag.String("recalled", "1000,100000,1000000", "the numbers of sessions that BenchmarkRecall remembers")
 
 // BenchmarkRecall looks up random sessions among few and many remembered ones.
