@@ -3,6 +3,7 @@ package flows
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -63,6 +64,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 		reply.SecondFactors = c.SecondFactors(a)
 		if !found.NoCode {
 			reply.UserPhone = record.MaskPhone(a.Phone)
+			reply.SecondFactors = slices.DeleteFunc(reply.SecondFactors, func(f record.AuthMethods) bool { return f == record.ByApp }) // the code that was sent takes its place
 		}
 	case record.AcceptDisclaimers:
 		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)

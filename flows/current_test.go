@@ -165,3 +165,16 @@ func TestASessionWithoutACodeNamesNoPhone(t *testing.T) {
 	check(codeless.SessionToken, b.must("auth/renewotp", codeless.SessionToken, nil))
 	b.must("auth/checkotp", codeless.SessionToken, object{"backup_code": "AAAAABBBBB"})
 }
+
+// Once a code was sent, the app's no longer counts.
+func TestASessionNamesTheFactorsThatCount(t *testing.T) {
+	b := newHarness(t)
+	b.withApp()
+	token := b.must("auth/checkcredentials", "", credentials(nil)).SessionToken
+	for _, want := range [][]record.AuthMethods{{record.ByApp, record.BySMS}, {record.BySMS}} {
+		if reply, err := b.Current(t.Context(), asking(token)); err != nil || !slices.Equal(reply.SecondFactors, want) {
+			t.Errorf("got %v, %v, want %v", reply.SecondFactors, err, want)
+		}
+		b.must("auth/renewotp", token, nil)
+	}
+}

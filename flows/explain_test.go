@@ -50,7 +50,8 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 			b.company.Limits.DisableAfter = b.company.Limits.LockAfter
 			fail(b, b.company.Limits.LockAfter, "198.51.100.1")
 		}, want: "auth.restricted lock.password"},
-		"a code is sent": {before: needsCode},
+		"a password of a former system": {before: func(b *harness) { b.withHash(record.ExternalPassword) }, want: "auth.credentials.invalid"},
+		"a code is sent":                {before: needsCode},
 		"no phone": {before: func(b *harness) {
 			needsCode(b)
 			b.update(true, func(a *record.Account) { a.Phone = "" })

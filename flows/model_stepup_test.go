@@ -26,7 +26,7 @@ func (m *model) stepUpFactors(s *modelSession, wanted string) (factors []string)
 	a := s.account
 	_, fixed := s.company.FixedCode(a.phone)
 	has := map[string]bool{
-		"otp": a.app != nil && a.password != "", "sms": a.phone != "" && (fixed || s.company.sendsTo(a.phone)),
+		"otp": a.app != nil, "sms": a.phone != "" && (fixed || s.company.sendsTo(a.phone)),
 		"backup": len(a.backup) > 0, "pwd": a.password != "",
 	}
 	order := []string{"otp", "sms", "backup", "pwd"}
@@ -71,10 +71,15 @@ func (m *model) stepUp(c *modelCall) modelAnswer {
 		if reply.Code != "" { // the next factor, if only the SMS failed
 			next := slices.Index(factors, "sms") + 1
 			unsent := reply.Code == "service.unavailable" || slices.ContainsFunc(reply.locks, func(l modelLock) bool { return len(l.reason) > 10 && l.reason[:10] == "limit.sms_" })
-			if named != "" || !unsent || next == len(factors) {
+			locked := slices.ContainsFunc(reply.locks, func(l modelLock) bool { return l.reason == "lock.codes" })
+			switch {
+			case named == "" && unsent && next < len(factors):
+				factor, reply = factors[next], modelAnswer{Sent: reply.Sent}
+			case named == "" && locked && slices.Contains(factors[next:], "pwd"):
+				factor, reply = "pwd", modelAnswer{Sent: reply.Sent}
+			default:
 				panic(modelRefusal(reply))
 			}
-			factor, reply = factors[next], modelAnswer{Sent: reply.Sent}
 		}
 	}
 	expires := m.now.Add(time.Duration(c.company.Session.Temporary))

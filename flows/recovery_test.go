@@ -214,6 +214,22 @@ func TestRecoveryMethods(t *testing.T) {
 	}
 }
 
+// Users keep the phone that is their only second factor: after a recovery by mail, a login
+// with the new password would end there.
+func TestAnAccountKeepsItsOnlySecondFactor(t *testing.T) {
+	for policy, want := range map[tenant.SecondFactor]bool{tenant.SecondFactorRequired: false, tenant.SecondFactorOff: true} {
+		b := newHarness(t)
+		own, err := b.authorize(b.walk("auth/oauth").SessionToken)
+		must(t, err)
+		b.company.Recovery.Methods, b.company.SecondFactor = []tenant.Method{tenant.ByMail}, policy
+		user, err := manage.NewSelf(t.Context(), b.Manager, b.company, own, session.Client{Address: home})
+		must(t, err)
+		if got := user.CanRemoveContact(record.Phone); got != want {
+			t.Errorf("%s: removable: %v, want %v", policy, got, want)
+		}
+	}
+}
+
 // Users keep the contact that they need to recover. A phone that gets no codes is no way to
 // recover, and hardened companies allow fewer ways.
 func TestAnAccountKeepsAWayToRecover(t *testing.T) {

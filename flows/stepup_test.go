@@ -116,6 +116,47 @@ func TestEachFactorRaisesASession(t *testing.T) {
 	}
 }
 
+// Without a password, an app raises a session, too. A password that only a former system
+// knows raises none once that is gone.
+func TestFactorsWithoutAPassword(t *testing.T) {
+	s := newStepper(t)
+	s.company.Passkeys = nil
+	factors := func(hash, wanted string) string {
+		t.Helper()
+		s.withHash(hash)
+		return fmt.Sprint(s.must("stepup", s.walk("auth/oauth").SessionToken, object{"for": wanted}).Factors)
+	}
+	if got := factors("", "mfa"); got != "[otp sms backup]" {
+		t.Errorf("got %s", got)
+	}
+	token := s.walk("auth/oauth").SessionToken
+	if reply := s.must("stepup/check", token, s.right(token, "otp", nil)); strings.Join(reply.AuthMethods, " ") != "oauth otp mfa" {
+		t.Errorf("got %v", reply.AuthMethods)
+	}
+	if got := factors(record.ExternalPassword, "fresh"); got != "[otp sms]" {
+		t.Errorf("got %s", got)
+	}
+	s.company.Migrate = &elsewhere{right: password}
+	if got := factors(record.ExternalPassword, "fresh"); got != "[pwd otp sms]" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// While codes are locked, as strangers can lock them, a password still raises a session.
+func TestAPasswordTakesThePlaceOfLockedCodes(t *testing.T) {
+	s := newStepper(t)
+	s.company.Passkeys = nil
+	s.update(true, func(a *record.Account) { a.TOTP = "" })
+	s.counted(record.WrongCodes, s.company.Limits.WrongCodes.N)
+	token := s.walk("auth/oauth").SessionToken
+	reply := s.must("stepup", token, object{})
+	if fmt.Sprint(reply.Factors, reply.Factor) != "[sms backup pwd]pwd" {
+		t.Errorf("got %+v", reply)
+	}
+	s.wrong(wire.ErrRestricted, "stepup", token, object{"factor": "sms"})
+	s.must("stepup/check", token, object{"stepup_token": reply.StepUpToken, "password": password})
+}
+
 func TestFactorsAreThoseThatWouldHelp(t *testing.T) {
 	s := newStepper(t)
 	s.company.Session.Temporary = tenant.Duration(9 * time.Minute)

@@ -82,8 +82,10 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 // IsUsable reports whether somebody can log in to an account, now or after a recovery. It
 // says yes of one whose status forbids logins.
 func (ad *Admin) IsUsable(a record.Account) bool {
-	return a.Status != record.StatusActive || len(a.Identities) > 0 || a.Passkeys > 0 ||
-		a.HasLoginID() && (a.PasswordHash != "" || ad.Company.SendsCodesTo(a.Phone) || ad.Company.CanRecover(a))
+	recovered := a
+	recovered.PasswordHash = "set"
+	return a.Status != record.StatusActive || session.CheckOwner(ad.Company, a) == nil ||
+		ad.Company.CanRecover(a) && session.CheckOwner(ad.Company, recovered) == nil
 }
 
 // Delete removes an account with all its data and revokes its sessions. An operator who

@@ -73,6 +73,8 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 	}
 	if byCode {
 		add(c.CheckCodes(a.FailureCounts), "codes are locked", unlock)
+	} else if !ad.Company.HasPassword(a) {
+		add(wire.ErrCredentialsInvalid, "only another system knows the password, and password migrate is not configured", "let the user set a password by recovery, or configure it again")
 	}
 	add(tenant.CheckStatus(a), "the status is "+string(a.Status), "'account set --status active' lets the user log in")
 	if pending := c.Pending(a, nil); len(pending) > 0 {
@@ -85,7 +87,7 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 		}
 		const factor = "give the account a phone, an app or backup codes"
 		if byCode && a.Phone == "" {
-			add(session.ErrNoSecondFactor, "the account has neither a password nor a phone", "set a phone, or let the user set a password by recovery or a welcome link")
+			add(session.ErrNoSecondFactor, "the account has neither a password nor a phone", noPassword(a))
 		} else if blocked := c.CheckCode(ctx, a); wire.ReasonOf(blocked) == wire.NoSecondFactor {
 			add(blocked, "the account has no way to get the code", factor)
 		} else {
@@ -96,4 +98,12 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 		step("the user must set a password")
 	}
 	return found, err
+}
+
+// noPassword says how the owner of an account without a password and a phone can log in.
+func noPassword(a record.Account) string {
+	if a.HasCredential() {
+		return "the user logs in with a passkey or at a provider; otherwise set a phone, or let the user set a password by recovery"
+	}
+	return "set a phone, or let the user set a password by recovery or a welcome link"
 }

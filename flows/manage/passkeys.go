@@ -291,6 +291,6 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 // needsNoPasskey reports whether the owner of an account has another way to log in that
 // does not run out, as backup codes do.
 func (ad *Admin) needsNoPasskey(a record.Account) bool {
-	byPassword := a.HasLoginID() && a.PasswordHash != "" && (a.HasApp() || !ad.Company.NeedsSecondFactor(a))
+	byPassword := a.HasLoginID() && ad.Company.HasPassword(a) && (a.HasApp() || !ad.Company.NeedsSecondFactor(a))
 	return byPassword || ad.Company.SendsCodesTo(a.Phone) || ad.Company.LogsInAtProvider(a)
 }

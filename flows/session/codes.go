@@ -225,7 +225,7 @@ func (c *Call) tryCode(ctx context.Context, sent string, byApp bool) (Step, erro
 		return Step{}, err
 	}
 	try, length := c.trySMS, c.Company.OTP.Length
-	if byApp && a.HasApp() {
+	if byApp && (a.HasApp() || c.stepUp != "") { // StepUpFactors has listed the app of a step-up
 		try, length = c.tryApp, tokens.TOTPDigits
 	}
 	otp, ok := typed.OTP(sent, length)

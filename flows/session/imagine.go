@@ -36,7 +36,7 @@ func (m *Manager) Imagine(company *tenant.Company, a record.Account) (imagined *
 		c.setCompany(company)
 		c.session = &record.Session{ID: ImaginedID}
 		st := Step{Account: a, State: record.Authorized}
-		if len(a.Identities) > 0 && len(company.OAuth) > 0 {
+		if company.LogsInAtProvider(a) {
 			st.By = record.ByOAuth
 		}
 		for _, factor := range slices.Backward(StepUpFactors(company, a, "", ForMFA)) {
@@ -64,6 +64,8 @@ func CheckOwner(company *tenant.Company, a record.Account) error {
 		return wire.ErrUserRestricted
 	case byCode && (a.Phone == "" || !code), !byCode && company.NeedsSecondFactor(a) && !code:
 		return ErrNoSecondFactor
+	case !byCode && !company.HasPassword(a):
+		return wire.ErrPasswordInvalid
 	}
 	return nil
 }

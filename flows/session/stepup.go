@@ -45,10 +45,10 @@ func (c *Call) StepUpAccount(ctx context.Context) (record.Account, error) {
 func StepUpFactors(company *tenant.Company, a record.Account, given record.AuthMethods, wanted string) (factors []record.AuthMethods) {
 	has := map[record.AuthMethods]bool{
 		record.ByPasskey:    a.Passkeys > 0 && company.Passkeys != nil,
-		record.ByApp:        a.HasApp(),
+		record.ByApp:        a.TOTP != "", // also without a password: no stranger begins a step-up
 		record.BySMS:        company.SendsCodesTo(a.Phone),
 		record.ByBackupCode: a.BackupCodes > 0,
-		record.ByPassword:   a.PasswordHash != "",
+		record.ByPassword:   company.HasPassword(a),
 	}
 	words := given.Words()
 	for _, factor := range stepUpOrders[wanted] {

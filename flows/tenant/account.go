@@ -45,6 +45,12 @@ func (c *Company) LogsInAtProvider(a record.Account) bool {
 	})
 }
 
+// HasPassword reports whether a password of the account can be right. That of a former system
+// can't once `migrate` is gone.
+func (c *Company) HasPassword(a record.Account) bool {
+	return a.PasswordHash != "" && (a.PasswordHash != record.ExternalPassword || c.Migrate != nil)
+}
+
 // NeedsSecondFactor reports whether a login of the account needs a code after the
 // password.
 func (c *Company) NeedsSecondFactor(a record.Account) bool {
