@@ -159,6 +159,7 @@ func postgresAccountNodes(t *testing.T) (one, two record.Accounts) {
 
 // miniredisNodes run the scripts in a Redis that is written in Go.
 func miniredisNodes(t *testing.T) (one, two record.Sessions) {
+	storetest.NeedMiniredis(t)
 	m := miniredis.NewMiniRedis()
 	t.Cleanup(m.Close)
 	server := goredis.NewClient(&goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }})

@@ -268,6 +268,7 @@ func TestSimulation(t *testing.T) {
 // The same with the scripts of store/redis, in a Redis that is written in Go. Such a story does
 // not repeat exactly, because the client library chooses by chance.
 func TestSimulationOfScripts(t *testing.T) {
+	storetest.NeedMiniredis(t)
 	findNone(t, *from, uint64(max(1, *seeds/10)), true)
 }
 

@@ -4,8 +4,19 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"strconv"
 	"sync"
+	"testing"
 )
+
+// NeedMiniredis skips a test where miniredis does not work: it reads the lifetimes of keys, in
+// milliseconds, as int, which is too short on 32 bits. Redis itself works there.
+func NeedMiniredis(t *testing.T) {
+	t.Helper()
+	if strconv.IntSize < 64 {
+		t.Skip("miniredis needs 64 bits")
+	}
+}
 
 // DialMiniredis returns a function that dials a Redis that is written in Go, over a pipe. It
 // answers the PING that store/redis sends first, which miniredis does not know in that form.
