@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -22,7 +23,7 @@ import (
 const defaultCookie = "__Host-mnemogate"
 
 // deviceCookie is the cookie with the token of a known device. It outlives sessions.
-const deviceCookie = "__Host-mnemogate-device"
+const deviceCookie = defaultCookie + "-device"
 
 // device returns the token in a request's device cookie, or "". It refuses a cookie if
 // another site made the browser send it, and two of them.
@@ -124,17 +125,33 @@ func cookies(r *http.Request, name string) (lines []string) {
 // isCookie compares names as net/http does.
 func isCookie(of, name string) bool { return textproto.TrimString(of) == name }
 
-// dropCookies removes our cookies from a request, however often they occur.
+// dropCookies removes our cookies from a request, however often they occur. Browsers send a
+// cookie until its session ends, also after the option was removed, or its name changed.
 func (h *Handler) dropCookies(r *http.Request) {
-	left, _ := without(r.Header["Cookie"], ";", func(pair string) bool {
-		name, _, _ := strings.Cut(pair, "=")
-		return isCookie(name, h.Cookie) || isCookie(name, deviceCookie)
-	})
+	lines := r.Header["Cookie"]
+	if !slices.ContainsFunc(lines, h.mayHaveOurs) {
+		return
+	}
+	left, _ := without(lines, ";", h.isOurs)
 	if left == nil {
 		delete(r.Header, "Cookie")
 		return
 	}
 	r.Header["Cookie"] = left
+}
+
+// mayHaveOurs reports whether isOurs may be true for a pair of the line.
+func (h *Handler) mayHaveOurs(line string) bool {
+	return strings.Contains(line, defaultCookie) || strings.Contains(line, tokens.Prefix) || h.Cookie != "" && strings.Contains(line, h.Cookie)
+}
+
+// isOurs reports whether a cookie is ours. One with a name that we had before is known by its
+// value.
+func (h *Handler) isOurs(pair string) bool {
+	name, value, _ := strings.Cut(pair, "=")
+	name = textproto.TrimString(name)
+	return name == defaultCookie || name == deviceCookie || h.Cookie != "" && name == h.Cookie ||
+		tokens.IsWellFormed(tokens.Prefix, strings.Trim(value, " \t\""))
 }
 
 // without returns the lines of a header, which are lists of items, without our items, and

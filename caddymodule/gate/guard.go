@@ -151,8 +151,9 @@ func (h *Handler) identify(r *http.Request, s *stream) {
 		delete(r.Header, "Authorization")
 	}
 	delete(r.Header, apiKeyHeader)
-	if h.Cookie != "" {
-		h.dropCookies(r)
+	h.dropCookies(r)
+	if r.Header[socketProtocols] != nil {
+		takeSocketTokens(r.Header) // also without the option, which clients may still use
 	}
 	if !anonymous {
 		h.setIdentity(r.Header, r, &s.session, s.assertion)
