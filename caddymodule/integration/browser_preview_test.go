@@ -427,14 +427,16 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	is(`document.querySelector('#language').value === 'en'`)
 
 	// The operator has changed the captcha, whose script comes with the page.
-	scene("recover-captcha")
-	b.shows(".alert p", "error.auth.captcha.invalid")
-	b.eval(`import('/preview/scenes.js').then(({ scenes }) => {
-		scenes['recover-captcha'].config = { captcha: { type: 'turnstile', site_key: 'x' } };
-		globalThis.isOld = true;
-	})`)
-	b.submits()
-	b.waits(`globalThis.isOld === undefined && document.querySelector('#screen:not([aria-busy])')`)
+	for _, name := range []string{"recover-captcha", "recover-captcha-gone"} {
+		scene(name)
+		b.waits(`document.querySelector('.alert, #login-error:not([hidden])')`)
+		b.eval(`import('/preview/scenes.js').then(({ scenes }) => {
+			scenes[` + quote(name) + `].config = { captcha: { type: 'turnstile', site_key: 'x' } };
+			globalThis.isOld = true;
+		})`)
+		b.submits()
+		b.waits(`globalThis.isOld === undefined && document.querySelector('#screen:not([aria-busy])')`)
+	}
 
 	// Captchas
 	widget := func(script string) any {

@@ -168,6 +168,7 @@ export const scenes = {
   'recover': { act: recover },
   'recover-notset': refused('auth/recovery/recover', fails(409, 'recovery.phone.notset'), ...recover, ...enter('login', loginId)),
   'recover-captcha': refused('auth/recovery/recover', fails(403, 'auth.captcha.invalid'), ...recover, ...enter('login', loginId)),
+  'recover-captcha-gone': refused('captcha', fails(404, 'request.validation.failed'), ...recover, ...enter('login', loginId)),
   'recover-mailed': { answers: { 'auth/recovery/recover': { status: 'success', verification: 'MAIL', user_email: loginId } }, act: [...recover, ...enter('login', loginId)] },
   'recover-mails': refused('auth/recovery/recover', locked('limit.mails', 3000), ...recover, ...enter('login', loginId)),
   'recover-code': recoveryCode,
