@@ -77,7 +77,7 @@ func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *
 func (h *Handler) endCookie(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request) error {
 	switch {
 	case request.Authorization != nil && crossSite(r, nil):
-		return errCrossSite
+		return errForeignLogout
 	case len(request.Authorization) > 1:
 		return twoCookies(h.Cookie)
 	}
@@ -86,6 +86,13 @@ func (h *Handler) endCookie(w http.ResponseWriter, r *http.Request, service *flo
 		h.clearCookie(w)
 	}
 	return err
+}
+
+// errForeignLogout is errCrossSite where cors does not help (contract, section 12).
+var errForeignLogout = &wire.Refusal{
+	Err:     wire.ErrHeaderInvalid,
+	Reason:  wire.CrossSite,
+	Message: "Only a page of this origin may end the cookie's session here. End it with DELETE me/sessions/{session_id}, or send the browser to the logout of the login page.",
 }
 
 // clearCookie deletes the cookie after a logout, if the site has one. The next user of

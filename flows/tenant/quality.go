@@ -21,7 +21,7 @@ const SoleMinLength = 15
 
 // PasswordQuality describes the rules for a new password.
 type PasswordQuality struct {
-	// What a new password must match, in RE2 syntax; null if there is no such rule.
+	// What some part of a new password must match, in RE2 syntax; null if there is no such rule.
 	Regex *string `json:"password_regex"`
 	// All rules for a new password, in English, then the operator's text.
 	Description string `json:"password_regex_description"`

@@ -337,9 +337,9 @@ export interface Authorized extends WithToken {
   deviceToken: string | null;
   /** The headers for a request to the application: Authorization, or none with the cookie. */
   headers(): Record<string, string>;
-  /** Like fetch, as this user. Only for addresses of the company's origin, where `/orders` is one, too. After a 401, call `resume`: the session may have ended. */
+  /** Like fetch, as this user; with `cookie`, as whoever is logged in now. Only for addresses of the company's origin, where `/orders` is one, too. After a 401, call `resume`: the session may have ended. */
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
-  /** Revokes the session. It also succeeds if the session has already ended. */
+  /** Revokes the session. It also succeeds if the session has already ended. With `cookie`, it works only on a page of the company's origin. */
   logout(): Promise<Start>;
   /** How users manage their own login, on sites with `self_service`. */
   readonly me: Me;
@@ -491,7 +491,7 @@ export interface Factors {
   freshFor: number;
   /** Whether changes of what the user logs in with need a step-up `for: 'mfa'`. */
   mfaMissing: boolean;
-  /** What a new password must match, in RE2 syntax, or null. */
+  /** What some part of a new password must match, in RE2 syntax, or null. */
   passwordRegex: string | null;
   /** All rules for a new password of this account, in English. */
   passwordRegexDescription: string;
@@ -623,7 +623,7 @@ export declare class MnemogateError extends Error {
   readonly captchaRequired: boolean;
   /** The disclaimers that the user must accept. A step with a token has them as `disclaimers`. */
   readonly disclaimersRequired: Disclaimer[];
-  /** The step to continue with. Undefined for methods that are not steps: `config`, `askPasskey`, `solveCaptcha`, `authorize` and `me`. */
+  /** The step to continue with. Undefined for methods that are not steps (`config`, `askPasskey`, `solveCaptcha`, `authorize` and `me`), and if `stepUp` or `finishOAuth` can't ask for the session. */
   readonly step: Step | undefined;
 }
 
