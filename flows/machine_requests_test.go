@@ -99,8 +99,18 @@ func (m *machine) request(t *rapid.T, c *modelCall) {
 func (m *machine) send(t *rapid.T, c *modelCall) {
 	t.Helper()
 	m.serve(t, c)
+	m.settle()
 	want := m.answer(c)
 	m.compare(t, c, want)
+}
+
+// settle waits until the store has learned of the activity: it must before the clock moves.
+func (m *machine) settle() {
+	for _, node := range m.nodes {
+		if memory, ok := node.Sessions.(*memory.Memory); ok {
+			memory.Wait()
+		}
+	}
 }
 
 // sessionOf returns the session of a token, or nil.
@@ -518,9 +528,7 @@ func (m *machine) pass(t *rapid.T, c *modelCall) {
 	node := pick(t, "node", m.nodes...)
 	m.watch(t, c, func() error {
 		session, err := node.Authorize(t.Context(), session.Requirement{Company: company, Fresh: c.fresh, TwoFactors: func() bool { return c.twice }}, authorization(c))
-		if memory, ok := node.Sessions.(*memory.Memory); ok {
-			memory.Wait() // the store must learn of the activity before the clock moves
-		}
+		m.settle()
 		if err == nil {
 			c.got.Mnemocode = session.Mnemocode
 		}

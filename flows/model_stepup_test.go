@@ -21,6 +21,16 @@ type modelStepUp struct {
 // hasTwo reports whether two factors were given.
 func (s *modelSession) hasTwo() bool { return len(s.methods) > 1 }
 
+// use extends the session, and returns until when it lives without another request.
+func (s *modelSession) use(m *model) time.Time {
+	idle := m.now.Add(time.Duration(s.company.Session.Idle))
+	s.extend(idle)
+	if idle.After(s.ends) {
+		return s.ends
+	}
+	return idle
+}
+
 // stepUpFactors lists what would raise a session, best first. The model has no passkeys.
 func (m *model) stepUpFactors(s *modelSession, wanted string) (factors []string) {
 	a := s.account
@@ -60,6 +70,7 @@ func (m *model) stepUp(c *modelCall) modelAnswer {
 	if named != "" {
 		factor = named
 	}
+	idle := s.use(m)
 	var reply modelAnswer
 	if factor == "sms" {
 		reply = run(func(m *model, c *modelCall) modelAnswer {
@@ -83,8 +94,8 @@ func (m *model) stepUp(c *modelCall) modelAnswer {
 		}
 	}
 	expires := m.now.Add(time.Duration(c.company.Session.Temporary))
-	if expires.After(s.ends) {
-		expires = s.ends
+	if expires.After(idle) {
+		expires = idle
 	}
 	m.stepUps = append(m.stepUps, &modelStepUp{token: c.got.stepUp, session: s, wanted: wanted, factor: factor, expires: expires})
 	reply.Factors, reply.Factor = factors, factor
@@ -161,11 +172,7 @@ func (m *model) checkStepUp(c *modelCall) modelAnswer {
 		s.methods = append(s.methods, factor)
 	}
 	s.proved = m.now
-	idle := m.now.Add(time.Duration(c.company.Session.Idle))
-	s.extend(idle)
-	if idle.After(s.ends) {
-		idle = s.ends
-	}
+	idle := s.use(m)
 	words := slices.Clone(s.methods)
 	if s.hasTwo() {
 		words = append(words, "mfa")

@@ -227,6 +227,26 @@ func TestOtherWrongCodesAreNoNews(t *testing.T) {
 	})
 }
 
+// Wrong codes of a step-up are news only if the session began with the password.
+func TestWrongCodesOfAStepUpAreNewsAfterAPassword(t *testing.T) {
+	s := newStepper(t)
+	for path, c := range map[string]struct {
+		body object
+		told []string
+	}{
+		"passkey/login":         {s.device.answer(code), nil},
+		"auth/checkcredentials": {credentials(nil), []string{"second_factor_failed " + email}},
+	} {
+		token := s.must(path, "", c.body).SessionToken
+		begun := s.must("stepup", token, object{"factor": "otp", "for": "fresh"})
+		s.wantNotices(c.told, func() {
+			for range 3 {
+				s.wrong(wire.ErrOTPInvalid, "stepup/check", token, object{"stepup_token": begun.StepUpToken, "otp": "000000"})
+			}
+		})
+	}
+}
+
 // Of racing wrong codes, the third causes the one notice.
 func TestRacingWrongCodesCauseOneNotice(t *testing.T) {
 	b := newHarness(t)

@@ -50,6 +50,13 @@ func TestCodesAreOfSixDigits(t *testing.T) {
 	if m := b.sms.last(t); !m.Expires.Equal(b.clock.Now().Add(5 * time.Minute)) {
 		t.Errorf("the SMS says %v", m.Expires)
 	}
+	token, _ := b.awaiting()
+	expires := b.clock.Now().Add(10 * time.Minute)
+	b.clock.advance(9 * time.Minute)
+	b.must("auth/renewotp", token, nil)
+	if m := b.sms.last(t); !m.Expires.Equal(expires) {
+		t.Errorf("the SMS says %v, but the token ends at %v", m.Expires, expires)
+	}
 	b.company.OTP.Length = 8
 	if _, otp := b.awaiting(); len(otp) != 8 {
 		t.Errorf("got the code %q, want 8 digits", otp)

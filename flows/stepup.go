@@ -18,7 +18,7 @@ type stepUpRequest struct {
 }
 
 // stepUp begins to raise a session: it chooses a factor, and sends the code if that is an
-// SMS (contract, section 21). It stores nothing else.
+// SMS (contract, section 21). It stores nothing else, but extends the session.
 func (s *Service) stepUp(ctx context.Context, c *session.Call, req *stepUpRequest) (Reply, error) {
 	a, err := c.StepUpAccount(ctx)
 	if err != nil {

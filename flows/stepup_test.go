@@ -306,6 +306,25 @@ func TestASkippedFactorMustBeGivenForAStepUp(t *testing.T) {
 	must(t, err)
 }
 
+// To begin a step-up is activity: the session does not become idle while its user answers. Its
+// code does not outlive it.
+func TestASessionDoesNotBecomeIdleDuringItsStepUp(t *testing.T) {
+	for _, factor := range []string{"sms", "pwd"} {
+		s := newStepper(t)
+		token := s.logIn()
+		s.clock.advance(time.Hour - time.Second)
+		body := s.right(token, factor, object{"for": "fresh"})
+		s.clock.advance(2 * time.Second)
+		s.must("stepup/check", token, body)
+	}
+	s := newStepper(t)
+	s.company.OTP.TTL = tenant.Duration(time.Hour)
+	begun := s.must("stepup", s.logIn(), object{"factor": "sms"})
+	if left := s.sms.last(t).Expires.Sub(s.clock.Now()); int(left/time.Second) != *begun.ExpiresIn {
+		t.Errorf("the SMS says %v, but the step-up ends in %d s", left, *begun.ExpiresIn)
+	}
+}
+
 // A spending is a store of sessions that calls before just before a code is spent.
 type spending struct {
 	record.Sessions

@@ -24,9 +24,9 @@ type newCode struct {
 	send     func(context.Context) error // nil if there is nothing to send
 }
 
-// newCode makes a one-time code for the session of a token. Decoys and phones with a fixed
-// code get no SMS.
-func (c *Call) newCode(st Step, token string) (newCode, error) {
+// newCode makes a one-time code for the session of a token, which expires with the token at
+// the latest. Decoys and phones with a fixed code get no SMS.
+func (c *Call) newCode(st Step, token string, expires time.Time) (newCode, error) {
 	a := st.Account
 	if due, err := c.codeDue(st); !due {
 		return newCode{}, err
@@ -36,7 +36,9 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 		digits = tokens.NewDigits(c.Company.OTP.Length)
 	}
 	c.country = smsCountry(c.Company, a.Phone)
-	expires := c.Now.Add(time.Duration(c.Company.OTP.TTL))
+	if ttl := time.Duration(c.Company.OTP.TTL); ttl < expires.Sub(c.Now) {
+		expires = c.Now.Add(ttl)
+	}
 	code := &record.Code{Hash: tokens.HashCode(token, st.State, a.Phone, digits), Phone: a.Phone, Expires: expires}
 	counters, err := c.Tells.prepare(code, st, fixed)
 	if err != nil || fixed || a.ID == 0 {
@@ -59,7 +61,7 @@ func (c *Call) CheckCode(ctx context.Context, a record.Account) error {
 	if a.BackupCodes > 0 { // they do without an SMS
 		return nil
 	}
-	code, err := c.newCode(Step{Account: a, State: record.CheckOTP, byApp: a.HasApp()}, "")
+	code, err := c.newCode(Step{Account: a, State: record.CheckOTP, byApp: a.HasApp()}, "", c.Now)
 	if err != nil {
 		return err
 	}
@@ -315,7 +317,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	}
 	renewals := c.Counter("limit.renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
 	same := Step{Account: a, LoginIDHash: c.session.LoginID, State: c.session.State}
-	code, err := c.newCode(same, c.token)
+	code, err := c.newCode(same, c.token, c.session.Expires)
 	if errors.Is(err, ErrNoSecondFactor) {
 		err = noPhone
 	}

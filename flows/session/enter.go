@@ -216,7 +216,7 @@ func (c *Call) codeOf(next *record.Session, st Step, token string) (*newCode, er
 	if st.State != record.CheckOTP && st.State != record.RecoveryOTP {
 		return nil, nil
 	}
-	code, err := c.newCode(st, token)
+	code, err := c.newCode(st, token, next.Expires)
 	next.Code, next.NoCode = code.stored, code.stored == nil
 	return &code, err
 }

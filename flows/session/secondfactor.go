@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -23,7 +24,8 @@ const (
 func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome error) {
 	wrong := errors.Is(outcome, wire.ErrOTPInvalid) || errors.Is(outcome, wire.ErrBackupCodeInvalid)
 	counted := a.FailureCounts[record.WrongSecondFactors].Count > 0
-	if a.ID == 0 || a.PasswordHash == "" || !wrong && (outcome != nil || !counted) || !c.Company.Sends(message.NoticeSecondFactorFailed) {
+	gavePassword := slices.Contains(c.Session().Profile.Methods().Words(), string(record.ByPassword))
+	if a.ID == 0 || !gavePassword || !wrong && (outcome != nil || !counted) || !c.Company.Sends(message.NoticeSecondFactorFailed) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx) // it counts even if the client hangs up

@@ -65,12 +65,15 @@ func (c *Call) StepUpFactors(a record.Account, wanted string) []record.AuthMetho
 }
 
 // NewStepUp returns the token of a step-up of the call's session, and for how many seconds
-// it is valid. If the factor is an SMS, NewStepUp sends the code, which replaces that of an
-// earlier step-up.
+// it is valid. It extends the session: its user is there. If the factor is an SMS, NewStepUp
+// sends the code, which replaces that of an earlier step-up.
 func (c *Call) NewStepUp(ctx context.Context, a record.Account, wanted string, factor record.AuthMethods) (token string, expiresIn int, err error) {
+	if err := c.extend(ctx); err != nil {
+		return "", 0, err
+	}
 	expires := c.Now.Add(time.Duration(c.Company.Session.Temporary))
-	if expires.After(c.session.Ends) {
-		expires = c.session.Ends
+	if expires.After(c.session.Expires) {
+		expires = c.session.Expires
 	}
 	token = c.Keys.NewStepUp(tokens.StepUp{Company: c.Company.Code, Session: c.session.ID, Wanted: wanted, Factor: factor}, expires)
 	if factor != record.BySMS {
@@ -80,7 +83,7 @@ func (c *Call) NewStepUp(ctx context.Context, a record.Account, wanted string, f
 		return "", 0, err
 	}
 	st := Step{Account: a, State: record.Authorized}
-	code, err := c.newCode(st, token)
+	code, err := c.newCode(st, token, expires)
 	if err == nil {
 		err = c.Charge(ctx, code.counters...)
 	}
@@ -134,6 +137,8 @@ func (c *Call) Raise(ctx context.Context, st Step) (record.Session, error) {
 		return record.Session{}, err
 	}
 	ctx = context.WithoutCancel(ctx) // the factor may be spent already
+	// First the backup code: if the store then fails, the code is lost, but a raise without it
+	// could not be taken back.
 	err = c.complete(ctx, st)
 	if errors.Is(err, wire.ErrTokenInvalid) { // another request was faster with the same backup code
 		err = wire.ErrBackupCodeInvalid
