@@ -453,6 +453,7 @@ func (a *App) start(ctx context.Context) error {
 		Observe:   a.watcher.observe,
 		Sent:      countSent,
 		Dropped:   countDropped,
+		Node:      &a.stores[0].node,
 	})}
 	if server, ok := a.stores[0].Store.(guest.ClockStore); ok {
 		service.Clock = server.Clock

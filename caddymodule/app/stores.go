@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/memory"
 )
@@ -35,6 +37,7 @@ type PooledStore struct {
 	named  bool           // the deployment is set, if the store is a guest.SharedStore
 	feed   sync.Once
 	keys   *assertion.Keyring // nil unless the store keeps accounts and record.SigningKeys
+	node   session.Node       // if the store keeps the accounts
 	ctx    context.Context    // ends when the store closes
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -215,6 +218,9 @@ func (a *App) use(directive string, module any, more string) (*PooledStore, erro
 
 // Stores returns the stores in use.
 func (a *App) Stores() []*PooledStore { return a.stores }
+
+// SharesStores reports whether two configs have the same stores.
+func (a *App) SharesStores(other *App) bool { return slices.Equal(a.stores, other.stores) }
 
 // releaseStores releases the stores. The last config to do so closes them.
 func (a *App) releaseStores() error {

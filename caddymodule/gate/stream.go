@@ -164,11 +164,14 @@ func (s *stream) ask(least time.Duration) (late time.Duration, err error) {
 	ctx, cancel := context.WithDeadline(s.ctx, until)
 	defer cancel()
 	check := func(service *flows.Service) error { return service.CheckLive(ctx, s.session) }
-	err = s.handler.withService(ctx, check)
-	if errors.Is(err, wire.ErrUnavailable) { // after a reload, our own stores may be closed
-		if running := app.Running(); running != nil && running != s.handler.app {
-			err = s.handler.withServiceOf(ctx, running, check)
-		}
+	first := s.handler.app
+	second := app.Running()                          // after a reload, our own stores may be closed
+	if second != nil && second.SharesStores(first) { // it may have removed the company, or its issued tokens
+		first, second = second, first
+	}
+	err = s.handler.withServiceOf(ctx, first, check)
+	if errors.Is(err, wire.ErrUnavailable) && second != nil && second != first {
+		err = s.handler.withServiceOf(ctx, second, check)
 	}
 	switch {
 	case err == nil:

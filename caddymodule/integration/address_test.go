@@ -64,7 +64,7 @@ func TestAProxyThatIsNotTrustedIsNamed(t *testing.T) {
 }
 
 // The audit log and the metrics let operators distinguish an address that many users
-// share from one of an attacker.
+// share from one of an attacker. A reload forgets nothing that they tell.
 func TestOperatorsCanTellASharedAddressFromAnAttacker(t *testing.T) {
 	t.Parallel()
 	const users = 8
@@ -75,14 +75,16 @@ func TestOperatorsCanTellASharedAddressFromAnAttacker(t *testing.T) {
 	company := func(limits string) string {
 		return "captcha off\nlimits {\nlock_after 100\n" + limits + "\n}\n" + accounts.String()
 	}
-	s := startSite(t, siteConfig{
+	c := siteConfig{
 		company: company("logins_per_address 8/1h"),
 		more:    "company other {\napi_key " + testKey + "\n" + company("logins_per_address unlimited\nfailures_per_address 8/1h") + "}",
-	})
+	}
+	s := startSite(t, c)
 	for i := range users {
 		s.credentials(fmt.Sprint("user", i), testPassword).wantState(record.Authorized)
 	}
 	for range 2 {
+		must(t, s.reload(c))
 		s.credentials("user1", testPassword).want(wire.ErrRestricted)
 	}
 	for i := range users {

@@ -301,8 +301,8 @@ func TestReloadWithoutAServer(t *testing.T) {
 	all := s.start(c, s.through(w))
 	node := all.nodes[0]
 	node.waitForStores()
-	live := all.login("alice")
-	all.remember(live)
+	live, leaving := all.login("alice"), all.login("alice")
+	all.remember(live, leaving)
 	passes := func(t *testing.T) {
 		t.Helper()
 		node.timely(func() answer { return node.get("/", live) }).wantStatus(http.StatusOK)
@@ -317,11 +317,12 @@ func TestReloadWithoutAServer(t *testing.T) {
 			t.Errorf("the reload has asked Redis:\n%s", log)
 		}
 	})
-	all.run("without PostgreSQL, added accounts are created later", func(t *testing.T) {
+	all.run("without PostgreSQL, users can log out, and added accounts are created later", func(t *testing.T) {
 		w.postgres.Blackhole()
 		c.stores, c.company = s.through(w), c.company+account("bob", "")
 		must(t, node.reload(c))
 		passes(t)
+		node.timely(func() answer { return node.post("auth/logout", leaving, nil) }).wantState(record.None)
 		for _, a := range storetest.Together(20, func(int) answer { // those that wait for another wait as long
 			return node.timely(func() answer { return node.credentials("bob", testPassword) })
 		}) {

@@ -459,3 +459,31 @@ func TestCommandsForTokens(t *testing.T) {
 	s.get("/reports/x", token).want(wire.ErrTokenInvalid)
 	s.wantNoneLogged(token)
 }
+
+// What a node remembers of a token outlives a reload, but not what the configuration said.
+func TestTokensFollowTheConfiguration(t *testing.T) {
+	t.Parallel()
+	with := siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: account("alice", "email alice@example.com") + "\nissued_tokens {\nper_account 4\n}"}
+	c := with
+	s := accountsSite(t, func(t *testing.T, made siteConfig) *site { c = made; return startSite(t, c) }, tokenKeys, with)
+	token, _ := s.issue("alice", nil)
+	const email = "X-Profile-Email: alice@example.com"
+	if told := s.ask("GET", "/", bearer(token)).wantStatus(200).told(); slices.Contains(told, email) {
+		t.Errorf("without forward, the application got %q", told)
+	}
+	c.site = strings.Replace(c.site, "mnemogate {\n", "mnemogate {\nforward email\n", 1)
+	must(t, s.reload(c))
+	if told := s.ask("GET", "/", bearer(token)).wantStatus(200).told(); !slices.Contains(told, email) {
+		t.Errorf("with forward, the application got %q", told)
+	}
+	streams := s.streams(token)
+	for _, f := range streams {
+		f.lives(t)
+	}
+	c.company = strings.Replace(c.company, "issued_tokens {\nper_account 4\n}", "", 1)
+	must(t, s.reload(c))
+	for _, f := range streams {
+		f.isCut(t)
+	}
+	s.ask("GET", "/", bearer(token)).want(wire.ErrTokenInvalid)
+}

@@ -14,9 +14,6 @@ type Attempts struct {
 	*Config
 	*Secrets
 	*Journal
-
-	reported limits.ReportedLimits // which full counters were reported
-	traffic  limits.Traffic
 }
 
 // Attempt returns a new attempt of a client at the address. Its error is that of Keys.
@@ -31,7 +28,7 @@ func (t *Attempts) Attempt(ctx context.Context, company *tenant.Company, address
 func (t *Attempts) attempt(company *tenant.Company, address string) limits.Attempt {
 	at := limits.Attempt{Company: company, Address: address, Now: t.Now(), Counters: t.Sessions, FailureCounts: t.Accounts}
 	if t.Observe != nil {
-		at.Reported, at.Traffic = &t.reported, &t.traffic
+		at.Reported, at.Traffic = &t.Node.reported, &t.Node.traffic
 	}
 	return at
 }
@@ -53,7 +50,7 @@ func (t *Attempts) spentPrivate(ctx context.Context, e record.Event, err error) 
 	if !ok {
 		return err
 	}
-	if t.reported.FirstTime(t.Now(), full) {
+	if t.Node.reported.FirstTime(t.Now(), full) {
 		e.Name = limits.LimitOf(full.Key)
 		t.Emit(ctx, e)
 	}

@@ -101,7 +101,7 @@ var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole,
 func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client Client, route string, err error) {
 	now, reason := m.Now(), wire.ReasonOf(err)
 	key := limits.Key(of.Company, string(reason)+" "+route, of.Mnemocode)
-	if !m.reported.FirstTime(now, &record.FullError{Key: key, Until: now.Add(time.Minute)}) {
+	if !m.Node.reported.FirstTime(now, &record.FullError{Key: key, Until: now.Add(time.Minute)}) {
 		return
 	}
 	actor := ""
@@ -117,12 +117,15 @@ func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client 
 }
 
 // CheckLive checks whether a session that Authorize has accepted is still valid. It is for
-// streams that stay open after their request was authorized. It does not extend the
-// session.
+// streams that stay open after their request was authorized, perhaps under a former
+// configuration. It does not extend the session.
 func (auth *Authorizer) CheckLive(ctx context.Context, session record.Session) error {
-	load := auth.Sessions.Get
+	load, owner := auth.Sessions.Get, auth.Companies[session.Company]
 	if session.Issued != nil {
 		load = auth.loadIssued
+	}
+	if owner == nil || session.Issued != nil && owner.IssuedTokens.Lifetime == 0 {
+		return wire.ErrTokenInvalid
 	}
 	recalled, err := auth.recall(session.Company, false, load)(ctx, session.Hash)
 	if err != nil {

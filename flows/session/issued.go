@@ -14,6 +14,10 @@ import (
 // section 24). The accounts store has the token. The memory keeps it as it keeps sessions,
 // and forgets it when sessions of the account are revoked.
 
+// forwardable are all fields of an account that a configuration can forward. The memory
+// outlives configurations.
+var forwardable = []record.ProfileField{record.ProfileRole, record.ProfileEmail, record.ProfilePhone}
+
 // loadIssued loads a token, then its account. The session's Generation is 0, so that any
 // revocation makes the memory forget it: one that comes between the two is not overlooked.
 func (auth *Authorizer) loadIssued(ctx context.Context, hash record.TokenHash) (record.Session, error) {
@@ -31,7 +35,7 @@ func (auth *Authorizer) loadIssued(ctx context.Context, hash record.TokenHash) (
 	return record.Session{
 		Hash: hash, Company: a.Company, Account: a.ID, Mnemocode: a.Mnemocode, State: record.Authorized,
 		Created: t.Created, Expires: t.Expires, Ends: t.Expires,
-		Profile: record.NewProfile(a, auth.Forwarded, time.Time{}, record.ByToken), Issued: t,
+		Profile: record.NewProfile(a, forwardable, time.Time{}, record.ByToken), Issued: t,
 	}, nil
 }
 

@@ -9,6 +9,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -49,7 +51,20 @@ type Config struct {
 	History   record.History // the Accounts, if they implement it; nil keeps no history
 	AuditKeep time.Duration  // how long History keeps events
 
+	// Node is what this node knows of the stores, for the next Config with the same. New sets
+	// it if it is nil.
+	Node *Node
+
 	warnings background.Warnings
+}
+
+// A Node is what a node knows beside its stores. Managers of the same stores may share it: an
+// outage of a store outlasts a reload, and so do full counters. The zero value is ready to use.
+type Node struct {
+	known    atomic.Pointer[knownKeys] // nil until the first use
+	reading  sync.Mutex                // held while the secrets are read
+	reported limits.ReportedLimits     // which full counters were reported
+	traffic  limits.Traffic
 }
 
 // A Manager manages the sessions of all companies. It has a part for each job. Its methods
@@ -72,6 +87,7 @@ type Manager struct {
 
 // New returns the Manager of a Config, which it keeps.
 func New(c *Config) *Manager {
+	c.Node = cmp.Or(c.Node, new(Node))
 	m := &Manager{Config: c, Journal: &Journal{Config: c}}
 	m.Secrets = &Secrets{Config: c, Journal: m.Journal}
 	m.Attempts = &Attempts{Config: c, Secrets: m.Secrets, Journal: m.Journal}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -17,9 +15,6 @@ import (
 type Secrets struct {
 	*Config
 	*Journal
-
-	known   atomic.Pointer[knownKeys] // nil until the first use
-	reading sync.Mutex                // held while the secrets are read
 }
 
 // Rekey gives the store a new secret after the present one has leaked. Sessions, passkeys,
@@ -58,18 +53,18 @@ type knownKeys struct {
 // answer, it returns those that the node knows; only without any, the error is
 // wire.ErrUnavailable.
 func (s *Secrets) Keys(ctx context.Context) (*tokens.Keys, error) {
-	known := s.known.Load()
+	known := s.Node.known.Load()
 	if known != nil && s.Now().Before(known.due) {
 		return known.keys, known.err
 	}
 	defer record.SpendStoreTime(ctx)()
 	if known == nil || known.keys == nil || s.Now().Sub(known.due) > readSecrets { // the node had nothing to do, and may know too little
-		s.reading.Lock()
-	} else if !s.reading.TryLock() {
+		s.Node.reading.Lock()
+	} else if !s.Node.reading.TryLock() {
 		return known.keys, nil
 	}
-	defer s.reading.Unlock()
-	if now := s.known.Load(); now != known {
+	defer s.Node.reading.Unlock()
+	if now := s.Node.known.Load(); now != known {
 		return now.keys, now.err // another call has read them meanwhile
 	}
 	next := &knownKeys{due: s.Now().Add(readSecrets)}
@@ -87,7 +82,7 @@ func (s *Secrets) Keys(ctx context.Context) (*tokens.Keys, error) {
 			next.err = wire.Unavailable("loading the store's secrets", err)
 		}
 	}
-	s.known.Store(next)
+	s.Node.known.Store(next)
 	return next.keys, next.err
 }
 
