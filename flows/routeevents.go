@@ -71,6 +71,12 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 	}
 }
 
+// Refused reports the event of a request that was refused with err instead of served, such as
+// one with a bad Idempotency-Key.
+func (s *Service) Refused(ctx context.Context, r *Request, err error) {
+	s.emit(ctx, r, s.NewCall(r.client()), Reply{}, err)
+}
+
 // isHistory reports whether an event belongs in the account's history. Events that
 // strangers can cause without limit do not: the first step of a login, and requests that
 // were refused before a secret was compared.

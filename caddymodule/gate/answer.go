@@ -40,6 +40,7 @@ type failure struct {
 // refuse answers every error.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	err = wire.WithRef(err)
+	logRefusal(r, err)
 	trace.SpanFromContext(r.Context()).SetAttributes(refOf(err)) // of Caddy's tracing, if there is one
 	code, ok := errors.AsType[*wire.Error](err)
 	if !ok {

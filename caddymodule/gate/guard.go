@@ -31,7 +31,9 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 		err = wire.WithRef(err)
 		h.app.WarnUnanswered(h.log, err)
 		h.noteRefused(r, session, err)
-		if !h.redirectToLogin(w, r, t, session, err) {
+		if h.redirectToLogin(w, r, t, session, err) {
+			logRefusal(r, err)
+		} else {
 			h.deny(w, r, err)
 		}
 		return nil
@@ -43,24 +45,28 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	return h.pass(w, r, session, assertion, next)
 }
 
-// noteRefused adds to the access log why a request was refused and, if its session is
-// authorized, whose it was. What the session was not enough for is also an event.
-func (h *Handler) noteRefused(r *http.Request, found record.Session, err error) {
-	code, reason := wire.CodeOf(err), wire.ReasonOf(err)
-	why := refused{code.Code, string(reason), wire.RefOf(err)}
+// logRefusal adds to the access log why a request was refused.
+func logRefusal(r *http.Request, err error) {
+	why := refused{wire.CodeOf(err).Code, string(wire.ReasonOf(err)), wire.RefOf(err)}
 	caddyhttp.SetVar(r.Context(), refusedVar, why)
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
 		extra.Add(zap.String("error_code", why.code))
 		extra.Add(zap.String("reason", why.reason))
 		extra.Add(zap.String("ref", why.ref))
 	}
+}
+
+// noteRefused adds to the access log whose request was refused, if its session is authorized.
+// What the session was not enough for is also an event.
+func (h *Handler) noteRefused(r *http.Request, found record.Session, err error) {
 	if found.State != record.Authorized {
 		return
 	}
 	setUser(r, &found)
-	if code != wire.ErrSessionInvalid {
+	if wire.CodeOf(err) != wire.ErrSessionInvalid {
 		return
 	}
+	reason := wire.ReasonOf(err)
 	rule := h.Pattern(map[wire.Reason]string{wire.WrongRole: "role", wire.OneFactor: "mfa", wire.TooOld: "fresh"}[reason], r.URL)
 	_ = h.withService(r.Context(), func(service *flows.Service) error {
 		service.RequestRefused(r.Context(), found, session.Client{Address: clientAddress(r), UserAgent: r.UserAgent()}, rule, err)

@@ -467,6 +467,7 @@ func (h *Handler) traced(w http.ResponseWriter, r *http.Request, t target) (flow
 	reply, err := h.answer(w, r.WithContext(ctx), t)
 	outcome := string(reply.SessionState)
 	if err != nil {
+		err = wire.WithRef(err) // refusals by the gate have none yet
 		code := wire.CodeOf(err)
 		if outcome = code.Code; code.Status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, outcome)

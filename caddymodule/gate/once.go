@@ -8,6 +8,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -42,9 +43,17 @@ func (h *Handler) mayRepeat(r *http.Request, t target) bool {
 // serveOnce is respond for a request that may have been answered before. A request that
 // is refused before its body counts is answered as without the header.
 func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
-	early := false
-	err := h.withService(r.Context(), func(service *flows.Service) error {
+	began, early := time.Now(), false
+	err := h.withService(r.Context(), func(service *flows.Service) (err error) {
 		request := h.request(w, r, t)
+		if t.kind == authRoute {
+			defer func() {
+				if err != nil {
+					err = wire.WithRef(err)
+					service.Refused(r.Context(), request, err)
+				}
+			}()
+		}
 		credentials, refused := h.credentials(r)
 		device, foreign := h.device(r)
 		if early = refused != nil || foreign != nil || !service.Admits(r.Context(), request); early {
@@ -84,6 +93,9 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 	case early:
 		h.respond(w, r, t)
 	case err != nil:
+		if t.kind == authRoute {
+			h.app.CountRequest(t.company, t.route, began, record.None, err)
+		}
 		h.app.WarnUnanswered(h.log, err)
 		h.refuse(w, r, err)
 	}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -189,7 +190,7 @@ func tracesSteps(t *testing.T, stores string) {
 		}
 		_ = json.NewDecoder(answer.Body).Decode(&reply)
 		refs[i] = reply.Ref
-		if i > 1 && reply.Error != "" {
+		if i > 1 && i < 7 && reply.Error != "" {
 			t.Errorf("%s: %s", path, reply.Error)
 		}
 		return reply.Token
@@ -205,6 +206,7 @@ func tracesSteps(t *testing.T, stores string) {
 	}
 	ask(5, "POST", "/acme/v2/auth/recovery/recover", "", `{"login_id": "bob@example.com", "captcha_response": "x", "method": "PHONE"}`)
 	ask(6, "GET", "/x", token, "")
+	ask(7, "GET", "/acme/v2/auth/login", "", "")
 	await("notice.password_changed")
 	await("otp.recovery")
 	await("password.changed")
@@ -215,13 +217,14 @@ func tracesSteps(t *testing.T, stores string) {
 		3: {"auth/checkotp", "setpassword"},
 		4: {"auth/setpassword", "authorized"},
 		5: {"auth/recovery/recover", "recovery-checkotp"},
+		7: {"auth/login", wire.ErrMethod.Code},
 	} {
-		if i == 0 {
+		if want.route == "" {
 			continue
 		}
 		span := received.named(t, trace(i), want.route)
 		got := attributes(span)
-		if got["mnemogate.route"] != want.route || got["mnemogate.outcome"] != want.outcome || got["mnemogate.company"] != "acme" || got["mnemogate.ref"] != refs[i] || (i == 1) != (refs[i] != "") {
+		if got["mnemogate.route"] != want.route || got["mnemogate.outcome"] != want.outcome || got["mnemogate.company"] != "acme" || got["mnemogate.ref"] != refs[i] || (i == 1 || i == 7) != (refs[i] != "") {
 			t.Errorf("%s: got %v", want.route, got)
 		}
 		caddys := received.named(t, trace(i), "handler")
@@ -230,6 +233,9 @@ func tracesSteps(t *testing.T, stores string) {
 		}
 		if !bytes.Equal(span.ParentSpanId, caddys.SpanId) {
 			t.Errorf("%s: its parent is not Caddy's span", want.route)
+		}
+		if i == 7 {
+			continue // it asks no store
 		}
 		store := map[string]string{"auth/checkotp": "sessions spend_code", "auth/setpassword": "accounts set_password"}[want.route]
 		if child := received.named(t, trace(i), cmp.Or(store, "accounts by_login_id")); !bytes.Equal(child.ParentSpanId, span.SpanId) {

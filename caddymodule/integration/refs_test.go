@@ -131,6 +131,26 @@ func TestARefusalIsFoundByItsRef(t *testing.T) {
 	audited(a.ref())
 }
 
+// Each refusal is in the access log, once, also those that are not in the audit log.
+func TestTheAccessLogHasEveryRef(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, site: "log\nmnemogate {\n" + selfService + "\n}\nreverse_proxy BACKEND"})
+	for name, a := range map[string]answer{
+		"a wrong method":       s.do(s.getRequest("/acme/v2/auth/login", "")).want(wire.ErrMethod),
+		"no route":             s.post("auth/nothing", "", fields{}).want(wire.ErrNoRoute),
+		"a wrong password":     s.credentials("alice@example.com", "a wrong password").want(wire.ErrCredentialsInvalid),
+		"the session":          s.do(s.getRequest("/acme/v2/session", "")).want(wire.ErrAPIKeyMissing),
+		"self-service":         s.me("GET", "factors", "", nil).want(wire.ErrHeaderMissing),
+		"the application":      s.get("/", "").want(wire.ErrHeaderMissing),
+		"an idempotent repeat": s.do(keyed(s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": "frank"}), "a b")).want(wire.ErrValidation),
+	} {
+		logged := s.logged(`("msg":"handled request".*"ref":"` + a.ref() + `".*)`)
+		if strings.Count(logged, `"error_code":"`+a.str("error_code")+`"`) != 1 || strings.Count(logged, `"ref":`) != 1 {
+			t.Errorf("%s: %s", name, logged)
+		}
+	}
+}
+
 // The runbook finds the ref of a screenshot in the history and in the audit log.
 func TestRunbookOfAScreenshot(t *testing.T) {
 	t.Parallel()

@@ -96,6 +96,18 @@ func TestARequestIsAnsweredAgain(t *testing.T) {
 			s.do(keyed(login("frank"), keys...)).want(wire.ErrValidation)
 		}
 		s.do(keyed(login("frank"), strings.Repeat("~", 255))).wantState(record.CheckPassword)
+		counted := func() (n float64) {
+			for _, node := range s.all() {
+				n += node.scrape()[`mnemogate_requests_total{company="acme",result="`+wire.ErrValidation.Code+`",route="login"}`]
+			}
+			return n
+		}
+		before := counted()
+		bad := s.do(keyed(login("frank"), "a b")).want(wire.ErrValidation)
+		if n := counted() - before; n != 1 {
+			t.Errorf("it is counted %v times", n)
+		}
+		s.audits(1, `"route":"auth/login","result":"`+wire.ErrValidation.Code+`","reason":"Send one Idempotency-Key of 1 to 255 visible ASCII characters.","ref":"`+bad.ref()+`"`)
 	})
 	s.run("what is not kept", func(t *testing.T) {
 		key := rand.Text()

@@ -32,9 +32,13 @@ func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
 	}
 }
 
-// Unanswered warns if err is wire.ErrUnavailable, unless the client has disconnected.
+// Unanswered warns if err is wire.ErrUnavailable, unless the client has disconnected. The line
+// has the ref of err, if there is one.
 func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
 	if errors.Is(err, wire.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+		if ref := wire.RefOf(err); ref != "" {
+			args = append(args, "ref", ref)
+		}
 		w.Warn(log, "a service did not answer", append(args, "error", err)...)
 	}
 }

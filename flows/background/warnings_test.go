@@ -2,6 +2,7 @@ package background_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func TestAnOutageWritesTenLinesASecond(t *testing.T) {
@@ -32,4 +34,16 @@ func TestAnOutageWritesTenLinesASecond(t *testing.T) {
 			t.Errorf("a second later: %q", got)
 		}
 	})
+}
+
+// Support finds the line by the ref that the user sees.
+func TestAnUnansweredRequestIsLoggedWithItsRef(t *testing.T) {
+	var lines bytes.Buffer
+	var warnings background.Warnings
+	log := slog.New(slog.NewTextHandler(&lines, nil))
+	err := wire.WithRef(wire.Unavailable("asking", errors.New("no answer")))
+	warnings.Unanswered(log, err, "company", "acme")
+	if got := lines.String(); !strings.Contains(got, `msg="a service did not answer" company=acme ref=`+wire.RefOf(err)+" error=") {
+		t.Errorf("%q", got)
+	}
 }
