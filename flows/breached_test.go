@@ -169,6 +169,16 @@ func TestAPasswordIsLookedUpOnceInAMonth(t *testing.T) {
 	if l.times() != 4 || !b.load().MustSetPassword {
 		t.Errorf("with a hash that was replaced: asked %d times", l.times())
 	}
+	b, l = newBreached(t, true, false)
+	l.down = errors.New("a wrong URL")
+	login()
+	l.down, b.company.Breached.From, b.company.Breached.Require = nil, "https://example.com/range", true
+	for range 2 {
+		login()
+	}
+	if l.times() != 2 || !b.load().MustSetPassword {
+		t.Errorf("after the list was corrected: asked %d times", l.times())
+	}
 }
 
 func TestNoWrongPasswordIsLookedUp(t *testing.T) {

@@ -59,7 +59,7 @@ func (l *List) Open() (tenant.Breached, error) {
 	case l.From == off:
 		return tenant.Breached{}, nil
 	}
-	opened := tenant.Breached{AtLogin: l.AtLogin, Require: l.Require}
+	opened := tenant.Breached{From: l.From, AtLogin: l.AtLogin, Require: l.Require}
 	var err error
 	if l.remote() {
 		opened.List, err = newServer(l.From, l.Insecure)

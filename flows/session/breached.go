@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
@@ -58,7 +59,7 @@ func (p *Passwords) RefuseBreached(ctx context.Context, company *tenant.Company,
 }
 
 // CheckBreached asks whether the right password of a login was breached. If so, it sets
-// MustSetPassword in the store and in a. It asks at most once in 30 days about each
+// MustSetPassword in the store and in a. It asks each list at most once in 30 days about each
 // password, except while only the former system knows it. The caller has already told the
 // client that the password is right, or does so next, so the time that this takes reveals
 // nothing.
@@ -74,7 +75,7 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	if a.PasswordHash == record.ExternalPassword {
 		return c.askBreached(ctx, a, typed)
 	}
-	sum := sha256.Sum256([]byte(a.PasswordHash))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %t %s", breached.From, breached.Require, a.PasswordHash)) // another list may know more
 	of := hex.EncodeToString(sum[:16])
 	asked := record.Counter{Key: limits.Key(c.Company.Code, "breached", of), Limit: 1, Window: breachedMemory}
 	asking := record.Counter{Key: limits.Key(c.Company.Code, "breached-asking", of), Limit: 1, Window: breachedTime}

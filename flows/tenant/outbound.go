@@ -37,6 +37,7 @@ type BreachedList interface {
 // Breached says what happens to passwords in a BreachedList.
 type Breached struct {
 	List    BreachedList // nil for none
+	From    string       // names the List: what another one has answered does not count
 	AtLogin bool         // a user whose password is in it must set a new one
 	Require bool         // if the list does not answer, the request fails; otherwise the password passes
 }
