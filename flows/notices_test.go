@@ -322,6 +322,19 @@ func TestNoticesAreSentAgain(t *testing.T) {
 	if len(gateway.ids) != 2 {
 		t.Errorf("sent %q", gateway.ids)
 	}
+
+	b = newHarness(t)
+	b.After = func(time.Duration) <-chan time.Time { return nil }
+	var next *moodySender
+	gateway, next = &moodySender{fails: []error{&message.LaterError{Err: errDown}}}, &moodySender{}
+	now := *b.company
+	b.company.Mail, now.Mail = gateway, next
+	b.Running = func(string) *tenant.Company { return &now }
+	b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
+	b.Close()
+	if len(gateway.ids) != 1 || !slices.Equal(next.ids, gateway.ids) {
+		t.Errorf("the gateway was replaced: sent %q, then %q", gateway.ids, next.ids)
+	}
 }
 
 // A notice goes out also if the store of its budgets fails at first. One whose budget is used

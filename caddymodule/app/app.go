@@ -453,6 +453,7 @@ func (a *App) start(ctx context.Context) error {
 		Observe:   a.watcher.observe,
 		Sent:      countSent,
 		Dropped:   countDropped,
+		Running:   runningCompany,
 		Node:      &a.stores[0].node,
 	})}
 	if server, ok := a.stores[0].Store.(guest.ClockStore); ok {
@@ -471,6 +472,16 @@ func (a *App) start(ctx context.Context) error {
 	a.workers.Go(func() { a.takeStock(ctx) })
 	a.workers.Go(func() { a.run(ctx, service) })
 	a.service.Store(service)
+	return nil
+}
+
+// runningCompany returns a company of the config that runs, or nil.
+func runningCompany(code string) *tenant.Company {
+	if a := Running(); a != nil {
+		if service := a.service.Load(); service != nil {
+			return service.Companies[code]
+		}
+	}
 	return nil
 }
 

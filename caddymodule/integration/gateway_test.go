@@ -416,6 +416,18 @@ func TestGatewaysOfCountries(t *testing.T) {
 	}
 }
 
+// A notice that waits for a gateway goes through the one that a reload puts in its place.
+func TestANoticeFollowsTheConfiguration(t *testing.T) {
+	t.Parallel()
+	down := newGateway(t)
+	down.behave(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	company := roomy + account("alice", "phone +37060000001\nmust_set_password")
+	s := startSite(t, siteConfig{company: company + "sms webhook " + down.URL + "/sms {\nsecret " + smsSecret + "\n}\n"})
+	s.post("auth/setpassword", s.credentials("alice", testPassword).token(), fields{"new_password": "a much better secret"}).wantState(record.Authorized)
+	must(t, s.reload(siteConfig{company: company}))
+	s.eventually("the notice", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
+}
+
 // If the SMS gateway of a company hangs, only codes of this company are lost. Its
 // notices are sent, and so are all messages of other companies. The lost codes are
 // counted, and the log names their accounts.

@@ -47,7 +47,10 @@ type Config struct {
 	Sent func(m message.Message, gateway string, err error)
 	// Dropped, if not nil, is called for each background message that is dropped, with
 	// the code of its company. It must not block.
-	Dropped   func(company string)
+	Dropped func(company string)
+	// Running, if not nil, returns a company of the configuration that runs now, or nil. It is
+	// for messages that outlast their own configuration.
+	Running   func(code string) *tenant.Company
 	History   record.History // the Accounts, if they implement it; nil keeps no history
 	AuditKeep time.Duration  // how long History keeps events
 

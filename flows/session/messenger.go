@@ -90,7 +90,22 @@ func (m *Messenger) send(ctx context.Context, company *tenant.Company, sender me
 		if more = m.tasks.Pause(ctx, m.after(max(later.Wait, wait/2+rand.N(wait)))); ctx.Err() != nil {
 			return err // its time is up
 		}
+		sender = m.present(company, sender, msg.To)
 	}
+}
+
+// present returns the sender that now sends to this phone or address: a gateway that is down
+// may have been replaced meanwhile.
+func (m *Messenger) present(company *tenant.Company, sender message.Sender, to string) message.Sender {
+	if m.Running == nil {
+		return sender
+	}
+	if now := m.Running(company.Code); now != nil && strings.Contains(to, "@") {
+		return cmp.Or(now.Mail, sender)
+	} else if now != nil {
+		return cmp.Or(now.SMS, sender)
+	}
+	return sender
 }
 
 // The first and the longest pause, on average, before a notice is sent again.
