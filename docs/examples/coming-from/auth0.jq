@@ -10,6 +10,9 @@
     second_factor: ((.multifactor // []) != []),
     oauth_identities: [.identities[] | select($providers[.provider]) | {provider_id: $providers[.provider], subject: "\(.user_id)"}],
     role: .app_metadata.role,
-    status: (if .blocked then "closed" else "active" end)
+    status: (if .blocked then "closed" else "active" end),
+    created_at: (.created_at // (now | todate))
   }
 | select(.primary_email or .primary_phone or .oauth_identities != [])
+| .email_verified_at = (if .primary_email then .created_at else null end)
+| .phone_verified_at = (if .primary_phone then .created_at else null end)

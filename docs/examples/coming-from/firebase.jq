@@ -14,3 +14,5 @@
     created_at: (.createdAt | tonumber / 1000 | floor | todate)
   }
 | select(.primary_email or .primary_phone or .oauth_identities != [])
+| .email_verified_at = (if .primary_email then .created_at else null end)
+| .phone_verified_at = (if .primary_phone then .created_at else null end)

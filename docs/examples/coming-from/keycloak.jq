@@ -25,3 +25,5 @@ def base32: [explode[] as $byte | range(7; -1; -1) as $n | ($byte / pow(2; $n) |
     created_at: (.createdTimestamp / 1000 | floor | todate)
   }
 | select(.password_hash or .primary_email or .primary_phone or .oauth_identities != [])
+| .email_verified_at = (if .primary_email then .created_at else null end)
+| .phone_verified_at = (if .primary_phone then .created_at else null end)
