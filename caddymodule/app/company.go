@@ -51,8 +51,9 @@ type Company struct {
 	// them; at most 64. Default: none.
 	Disclaimers []Disclaimer `json:"disclaimers,omitempty"`
 
-	// The OAuth providers by the provider_id that clients send, 1 to 5. Default:
-	// none.
+	// The OAuth providers by the provider_id that clients send, 1 to 5. Accounts are
+	// linked to users of a provider_id. Never give it to another provider, whose users
+	// could then log in to accounts of others. Default: none.
 	OAuthRaw map[string]json.RawMessage `json:"oauth,omitempty" caddy:"namespace=mnemogate.oauth inline_key=module"`
 
 	// Accounts by profile_mnemocode. Each is created at start if the company has no

@@ -39,7 +39,8 @@ type OAuth2 struct {
 	// The field of that object that permanently identifies the user: a string or an
 	// integer. A dot selects a member of an object or, before a number, an element
 	// of a list: `data.id`, `response.0.id`. Required. Never use an email or a name
-	// that can change: its next owner could log in to the account.
+	// that can change: its next owner could log in to the account. Never change this
+	// option while accounts are linked.
 	Subject string `json:"subject,omitempty"`
 
 	// The field with the email, in the same syntax. Default: none.
