@@ -35,10 +35,12 @@ func (s *Service) companyOf(ctx context.Context, r *Request) (company *tenant.Co
 // Admits reports whether a request has an API key of its company. It does not report the
 // key to KeyUsed.
 func (s *Service) Admits(ctx context.Context, r *Request) bool {
-	quiet := &Service{Manager: s.Manager}
-	_, _, err := quiet.companyOf(ctx, r)
+	_, _, err := s.Quiet().companyOf(ctx, r)
 	return err == nil
 }
+
+// Quiet returns the Service without KeyUsed, for requests whose key is reported elsewhere.
+func (s *Service) Quiet() *Service { return &Service{Manager: s.Manager} }
 
 // KeyOfPage is the name of a login page's own key, which is not in the configuration.
 const KeyOfPage = "page"

@@ -286,8 +286,8 @@ func (c *Call) refuse(err error) {
 	if p, ok := errors.AsType[*panics.Error](err); ok && c.App != nil {
 		app.CountDefect()
 		p.Log(c.App.Log(), "method", c.Method, "path", c.URL.Path)
-	} else if refusal.Cause != nil && c.App != nil {
-		c.App.Log().Warn("a request for accounts failed", "method", c.Method, "path", c.URL.EscapedPath(), "error", refusal.Cause)
+	} else if refusal.Cause != nil && c.App != nil && !errors.Is(refusal.Cause, context.Canceled) { // unless the client hung up
+		c.App.Warn("a request for accounts failed", "method", c.Method, "path", c.URL.EscapedPath(), "error", refusal.Cause)
 	}
 	wait := refusal.RetryAfter // the error may belong to several requests
 	if refusal.Status == http.StatusServiceUnavailable {

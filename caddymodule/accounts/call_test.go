@@ -3,6 +3,7 @@ package accounts
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,16 @@ func TestAnAnswerLeavesASharedErrorAsItIs(t *testing.T) {
 	d.Serve(w, httptest.NewRequest(http.MethodGet, "/acme/accounts", nil), "192.0.2.1", "")
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || shared != before {
 		t.Errorf("got %d %v, and the error is now %+v", w.Code, w.Header(), shared)
+	}
+}
+
+// A client that hung up is no failure: this app has no log, and a line would panic.
+func TestAClientThatHungUpIsNotLogged(t *testing.T) {
+	w := httptest.NewRecorder()
+	c := &Call{Request: httptest.NewRequest(http.MethodGet, "/acme/accounts", nil), W: w, App: new(app.App)}
+	c.refuse(fmt.Errorf("loading: %w", context.Canceled))
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }
 

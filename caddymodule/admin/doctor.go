@@ -363,7 +363,7 @@ func (d *doctor) backlogs(context.Context) {
 		f.Message = fmt.Sprintf("waiting events: %d, the oldest for %s", b.Events, age.Round(time.Second))
 		if age > lateEvent {
 			f.Result = api.Warning
-			f.Advice = "check that the receiver runs and answers 2xx; the log has the reason for each failed try, and an event is dropped after three days"
+			f.Advice = "check that the receiver runs and answers 2xx; the log has the reason for each failed try, and an event is dropped after three days; after 410, also run caddy reload --force on each node"
 		}
 		d.found(f)
 	}

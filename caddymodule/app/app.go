@@ -547,6 +547,9 @@ func (a *App) SigningKeys() *assertion.Keyring { return a.stores[0].keys }
 // Log returns the app's logger.
 func (a *App) Log() *slog.Logger { return a.log }
 
+// Warn logs a warning that many requests may cause at once, at most some lines a second.
+func (a *App) Warn(message string, args ...any) { a.warnings.Warn(a.log, message, args...) }
+
 // WarnUnanswered logs that a store does not answer. It limits how often it does so.
 func (a *App) WarnUnanswered(log *slog.Logger, err error) { a.warnings.Unanswered(log, err) }
 

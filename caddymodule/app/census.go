@@ -19,7 +19,9 @@ import (
 func (a *App) takeStock(ctx context.Context) {
 	_ = panics.ContainLogged(a.log, "looking at the stores", func() error {
 		text, empty, err := a.Inventory(ctx)
-		a.log.Info("the stores answer: " + text)
+		if err == nil {
+			a.log.Info("the stores answer: " + text)
+		}
 		a.warn(empty)
 		for _, s := range a.stores {
 			if server, ok := s.Store.(guest.FaultyStore); ok {

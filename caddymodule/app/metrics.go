@@ -70,7 +70,7 @@ var (
 		"Correct codes from SMS.",
 		"company", "country")
 	deliveries = counters("mnemogate_outbox_deliveries_total",
-		"Events for receivers. result is delivered, failed (will be retried), gone (the receiver wants no more until a reload) or dropped (after three days).",
+		"Events for receivers. result is delivered, failed (will be retried), gone (the receiver wants no more until caddy reload --force) or dropped (after three days; its tries were failed).",
 		"company", "result")
 	captchas = counters("mnemogate_captchas_total",
 		"Captcha responses for a provider. result is right, wrong or failed (no answer).",
@@ -366,6 +366,9 @@ type countedReceiver struct {
 // Deliver implements tenant.EventReceiver.
 func (r countedReceiver) Deliver(ctx context.Context, e record.OutboxEvent) error {
 	err := r.EventReceiver.Deliver(guest.WithTraceparent(ctx, e.Traceparent), e)
+	if err != nil && ctx.Err() != nil {
+		return err // this node ends the delivery: the receiver has not failed
+	}
 	result := orFailed("delivered", err)
 	if errors.Is(err, tenant.ErrReceiverGone) {
 		result = "gone"

@@ -98,6 +98,33 @@ func TestPasswordsOfAnOldSystemAreCounted(t *testing.T) {
 	}
 }
 
+// A receiver whose delivery a reload ends has not failed.
+func TestDeliveriesThatEndAreNotCounted(t *testing.T) {
+	failed := deliveries.WithLabelValues("reloading", "failed")
+	c := counted(tenant.Company{Code: "reloading", Events: tenant.Events{Receiver: deaf{}}})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for ctx, want := range map[context.Context]float64{ended: 0, t.Context(): 1} {
+		count := func() float64 {
+			m := new(dto.Metric)
+			must(t, failed.Write(m))
+			return m.GetCounter().GetValue()
+		}
+		before := count()
+		if c.Events.Receiver.Deliver(ctx, record.OutboxEvent{}) == nil {
+			t.Error("the error is lost")
+		}
+		if got := count() - before; got != want {
+			t.Errorf("counted %v times, want %v", got, want)
+		}
+	}
+}
+
+// A deaf is a receiver that does not answer.
+type deaf struct{}
+
+func (deaf) Deliver(context.Context, record.OutboxEvent) error { return errors.New("no answer") }
+
 // A client that hung up is no sign that a service does not answer.
 func TestClientsThatHangUpHaveALabel(t *testing.T) {
 	for result, cause := range map[string]error{"canceled": fmt.Errorf("reading: %w", context.Canceled), "service.unavailable": io.ErrUnexpectedEOF} {

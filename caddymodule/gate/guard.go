@@ -22,6 +22,7 @@ import (
 // guard passes a request to the application if its token is valid.
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	if unusual := h.Strip(r); unusual && t.asked {
+		app.CountProtected(errSpelling, false)
 		h.deny(w, r, errSpelling) // the other proxy removes only the usual ones
 		return nil
 	}

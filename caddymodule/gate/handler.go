@@ -326,6 +326,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 			w = recorder
 		}
 		if err := h.describe(r); err != nil {
+			app.CountProtected(err, false)
 			h.deny(w, r, err)
 			return nil
 		}

@@ -58,7 +58,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 		var fresh time.Duration // how old the login may be; 0 for any age
 		if route.IsChange(user, id) {
 			fresh = time.Duration(h.SelfService)
-			if _, _, err = service.User(r.Context(), request, fresh); err != nil {
+			if _, _, err = service.Quiet().User(r.Context(), request, fresh); err != nil {
 				return err
 			}
 		}
@@ -71,7 +71,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			ReadBody: func() ([]byte, error) {
 				body, err := h.body(w, r, t)
 				if err == nil { // it may have come slowly, and the session ended meanwhile
-					_, _, err = service.User(r.Context(), request, fresh)
+					_, _, err = service.Quiet().User(r.Context(), request, fresh)
 				}
 				return body, err
 			},

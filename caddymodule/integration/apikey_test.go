@@ -18,7 +18,7 @@ func TestAnAPIKeyThatIsUsedIsSeen(t *testing.T) {
 	t.Parallel()
 	const first, second = "the-first-key-of-globex", "the-second-key-of-globex"
 	s := startSite(t, siteConfig{
-		company: people, handler: "login_page acme globex\nrequire_api_key",
+		company: people, handler: "login_page acme globex\nrequire_api_key\nself_service",
 		more: "company globex {\napi_key " + first + " " + second + "\ncaptcha off\n" + account("gloria", "") + "}",
 	})
 	credentials := "X-Api-Key: " + second + "\r\n" + bearer(s.loginAt("globex", first, "gloria"))
@@ -28,6 +28,7 @@ func TestAnAPIKeyThatIsUsedIsSeen(t *testing.T) {
 	}
 	s.ask("GET", "/", credentials).wantStatus(200)
 	s.ask("GET", "/globex/orders", credentials).wantStatus(200)
+	s.ask("DELETE", "/globex/v2/me/sessions", credentials).wantStatus(200)
 	s.ask("POST", "/globex/v2/session", credentials).wantStatus(200)
 	s.postTo("globex", "a-wrong-key", "auth/login", "", fields{"login_id": "gloria"}).want(wire.ErrAPIKeyInvalid)
 	s.postTo("nobody", first, "auth/login", "", fields{"login_id": "gloria"}).want(wire.ErrAPIKeyInvalid)
@@ -38,7 +39,7 @@ func TestAnAPIKeyThatIsUsedIsSeen(t *testing.T) {
 	for name, want := range map[string]float64{
 		`mnemogate_api_key_requests_total{company="acme",key="1"}`:                                0,
 		`mnemogate_api_key_requests_total{company="globex",key="1"}`:                              1,
-		`mnemogate_api_key_requests_total{company="globex",key="2"}`:                              7,
+		`mnemogate_api_key_requests_total{company="globex",key="2"}`:                              8,
 		`mnemogate_api_key_requests_total{company="globex",key="page"}`:                           1,
 		`mnemogate_requests_total{company="globex",result="auth.apikey.invalid",route="login"}`:   1,
 		`mnemogate_requests_total{company="unknown",result="auth.apikey.invalid",route="login"}`:  1,

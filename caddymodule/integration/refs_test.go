@@ -134,7 +134,7 @@ func TestARefusalIsFoundByItsRef(t *testing.T) {
 // Each refusal is in the access log, once, also those that are not in the audit log.
 func TestTheAccessLogHasEveryRef(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people, site: "log\nmnemogate {\n" + selfService + "\n}\nreverse_proxy BACKEND"})
+	s := startSite(t, siteConfig{company: people, site: "log\nmnemogate {\ncheck /check\n" + selfService + "\n}\nreverse_proxy BACKEND"})
 	for name, a := range map[string]answer{
 		"a wrong method":       s.do(s.getRequest("/acme/v2/auth/login", "")).want(wire.ErrMethod),
 		"no route":             s.post("auth/nothing", "", fields{}).want(wire.ErrNoRoute),
@@ -142,11 +142,17 @@ func TestTheAccessLogHasEveryRef(t *testing.T) {
 		"the session":          s.do(s.getRequest("/acme/v2/session", "")).want(wire.ErrAPIKeyMissing),
 		"self-service":         s.me("GET", "factors", "", nil).want(wire.ErrHeaderMissing),
 		"the application":      s.get("/", "").want(wire.ErrHeaderMissing),
+		"a foreign proxy":      s.get("/check", "").wantStatus(403),
 		"an idempotent repeat": s.do(keyed(s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": "frank"}), "a b")).want(wire.ErrValidation),
 	} {
 		logged := s.logged(`("msg":"handled request".*"ref":"` + a.ref() + `".*)`)
 		if strings.Count(logged, `"error_code":"`+a.str("error_code")+`"`) != 1 || strings.Count(logged, `"ref":`) != 1 {
 			t.Errorf("%s: %s", name, logged)
+		}
+	}
+	for _, code := range []string{wire.ErrHeaderMissing.Code, wire.ErrValidation.Code} {
+		if n := s.scrape()[`mnemogate_protected_requests_total{reason="",result="`+code+`"}`]; n != 1 {
+			t.Errorf("%s is counted %v times", code, n)
 		}
 	}
 }

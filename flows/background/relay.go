@@ -131,7 +131,7 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 			active--
 			if o.gone && !gone {
 				gone = true
-				r.Log.Error("the receiver of events answered that it wants no more (410): events wait until the configuration is loaded again", "company", c.Code)
+				r.Log.Error("the receiver of events answered that it wants no more (410): events wait until the configuration is loaded again, even if unchanged (caddy reload --force)", "company", c.Code)
 			}
 			// If the receiver refuses an event, claim no more queues until an event
 			// is delivered or the next look for due queues. So it gets at most atOnce

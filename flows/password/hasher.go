@@ -50,7 +50,7 @@ type Turn struct {
 // contains anything of a secret or a hash.
 type Hasher struct {
 	// Waited is called with how long each hash waited for its turn, and whether it
-	// got one. May be nil.
+	// got one, except those of Patient turns. May be nil.
 	Waited func(d time.Duration, got bool)
 	// Derive is DeriveKey, or does the same in another process. Set Waited and
 	// Derive before the first call.
@@ -114,7 +114,7 @@ func (c *caller) do(ctx context.Context, estimate time.Duration, work func() err
 		began := time.Now()
 		defer func() { c.h.turns.release(w, time.Since(began)) }()
 	}
-	if c.h.Waited != nil && (err == nil || err == ErrBusy) {
+	if c.h.Waited != nil && !c.turn.Patient && (err == nil || err == ErrBusy) {
 		c.h.Waited(waited, err == nil)
 	}
 	if err != nil {

@@ -168,6 +168,21 @@ func TestHasherSurvivesAPanic(t *testing.T) {
 	}
 }
 
+// Bulk work of backends waits long, and is no sign that users do.
+func TestPatientTurnsAreNotReported(t *testing.T) {
+	h := NewHasher(1)
+	reported := 0
+	h.Waited = func(time.Duration, bool) { reported++ }
+	for _, turn := range []Turn{{Company: "acme", Patient: true}, acme} {
+		if err := h.caller(turn).do(t.Context(), 0, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reported != 1 {
+		t.Errorf("%d turns are reported, want 1", reported)
+	}
+}
+
 func TestNewHasherLeavesACPU(t *testing.T) {
 	if n := NewHasher(0).Slots(); n < 1 {
 		t.Error(n)

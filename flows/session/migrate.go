@@ -22,7 +22,7 @@ func (p *Passwords) verifyExternally(ctx context.Context, at *limits.Attempt, a 
 		return false, err
 	}
 	if at.Company.Migrate == nil {
-		p.Log.Warn("the password is known only to another system, and password migrate is not configured: configure it, or set a new password",
+		p.Warn("the password is known only to another system, and password migrate is not configured: configure it, or let the user recover the account",
 			"company", at.Company.Code, "account", a.Mnemocode)
 		return false, nil
 	}
