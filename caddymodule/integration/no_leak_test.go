@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -27,8 +28,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// leakSite is configured as docs/configuration.md recommends: secrets are
-// placeholders, and the access log omits X-Api-Key. The autosaved config is on.
+// leakSite is configured as the pages recommend: secrets are placeholders, and the log
+// has the filter of docs/security.md, at FILTER. The autosaved config is on.
 const leakSite = `{
 	admin unix/DIR/admin.sock
 	auto_https off
@@ -39,13 +40,7 @@ const leakSite = `{
 	log default {
 		output stderr
 		level DEBUG
-		format filter {
-			wrap json
-			fields {
-				request>headers>X-Api-Key delete
-				request>headers>Idempotency-Key delete
-			}
-		}
+		FILTER
 	}
 	log audit {
 		include mnemogate.audit
@@ -137,6 +132,15 @@ http:// {
 			assertion leak
 		}
 	}
+	handle /torn {
+		mnemogate {
+			assertion leak
+			forward email phone
+		}
+		reverse_proxy GATEWAY {
+			header_up X-Gateway-Key {env.LEAK_HEADER}
+		}
+	}
 	handle {
 		mnemogate {
 			forward_authorization
@@ -210,6 +214,12 @@ func (l *leakTest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if first {
 			answer(http.StatusInternalServerError, said)
 		}
+	case r.URL.Path == "/torn": // its answer breaks off, so Caddy logs the request that it has sent
+		l.note("an assertion", r.Header.Get("X-Mnemogate-Assertion"))
+		w.Header().Set("Content-Length", "100")
+		_, _ = io.WriteString(w, "x")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
 	case r.URL.Path == "/captcha" && broken:
 		answer(http.StatusOK, fields{"success": false, "error-codes": []string{"invalid-input-secret", said}, "hostname": said})
 	case r.URL.Path == "/captcha":
@@ -264,7 +274,8 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 		"LEAK_CLIENT=" + l.secret("the client secret"),
 		"LEAK_BAD=" + l.secret("an API key that can't be") + " with spaces",
 	}
-	l.site = startCaddyfile(t, strings.ReplaceAll(leakSite, "GATEWAY", gateway.URL), env)
+	filter := regexp.MustCompile(`(?s)format filter \{.*?\n\t\t\}`).FindString(pages(t)["docs/security.md"])
+	l.site = startCaddyfile(t, strings.NewReplacer("GATEWAY", gateway.URL, "FILTER", filter).Replace(leakSite), env)
 
 	breaks := func(paths ...string) {
 		l.mu.Lock()
@@ -312,7 +323,7 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 	l.searchFiles()
 	all := l.log() + l.fileText("audit.log") + l.fileText("events.log")
 	for _, said := range []string{`"mnemogate.audit"`, `"http.log.access`, `"X-Mnemogate-Assertion":["REDACTED"]`, `"http.log.error`, `mnemogate.setpassword.success`,
-		"a service did not answer", "an event was not delivered", "internal error; please report it", "a provider did not confirm a login"} {
+		"aborting with incomplete response", "a service did not answer", "an event was not delivered", "internal error; please report it", "a provider did not confirm a login"} {
 		if !strings.Contains(all, said) {
 			t.Errorf("the logs have no %s: not all was tried", said)
 		}
@@ -496,6 +507,13 @@ func (l *leakTest) exerciseSuccesses(key string) {
 	r := l.getRequest("/dead", token)
 	r.Header.Set("X-Api-Key", key)
 	l.do(r).wantStatus(http.StatusBadGateway)
+	if torn, err := client.Do(l.getRequest("/torn", token)); err == nil {
+		_, err = io.ReadAll(torn.Body)
+		torn.Body.Close()
+		if err == nil {
+			l.t.Errorf("an answer did not break off: %v", torn)
+		}
+	}
 	r = l.getRequest("/check", token)
 	for name, value := range map[string]string{"Method": "GET", "Host": "example.com", "Uri": "/orders"} {
 		r.Header.Set("X-Forwarded-"+name, value)
