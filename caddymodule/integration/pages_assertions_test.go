@@ -47,6 +47,9 @@ func main() {
 	fmt.Printf("{\"port\": %d}\n", listener.Addr().(*net.TCPAddr).Port)
 	go http.Serve(listener, Verified(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header.Get("X-Profile-Mnemocode"))
+		if actor := r.Header.Get("X-Profile-Actor"); actor != "" {
+			fmt.Fprint(w, " by ", actor)
+		}
 		for _, values := range r.Header {
 			if values[0] == "mallory" {
 				fmt.Fprint(w, " or mallory")
@@ -67,7 +70,8 @@ let later = 0;
 Date.now = () => now() + later;
 const server = createServer((req, res) => {
   if (req.url === '/later') { later += 30 * 60_000; res.end(); return; }
-  verified(req, res, () => res.end(req.headers['x-profile-mnemocode'] + (Object.values(req.headers).includes('mallory') ? ' or mallory' : '')));
+  const actor = () => (req.headers['x-profile-actor'] ? ' by ' + req.headers['x-profile-actor'] : '');
+  verified(req, res, () => res.end(req.headers['x-profile-mnemocode'] + actor() + (Object.values(req.headers).includes('mallory') ? ' or mallory' : '')));
 }).listen(0, '127.0.0.1', () => console.log(JSON.stringify({ port: server.address().port })));
 process.stdin.on('end', () => process.exit()).resume();
 `
@@ -81,7 +85,9 @@ class Quiet(WSGIRequestHandler):
 
 def app(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
-    return [environ["HTTP_X_PROFILE_MNEMOCODE"].encode(), b" or mallory" * ("mallory" in environ.values())]
+    actor = "HTTP_X_PROFILE_ACTOR"
+    by = " by " + environ[actor] if actor in environ else ""
+    return [(environ["HTTP_X_PROFILE_MNEMOCODE"] + by).encode(), b" or mallory" * ("mallory" in environ.values())]
 
 server = make_server("127.0.0.1", 0, verified(app), handler_class=Quiet)
 threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -293,7 +299,7 @@ func askBackend(t *testing.T, address, assertion string) (answer, error) {
 	if assertion != "" {
 		r.Header.Set("X-Mnemogate-Assertion", assertion)
 	}
-	for _, name := range []string{"X-Profile-Mnemocode", "X-Company-Code", "X-Profile-Role", "X_Profile_Role", "X.Profile.Email"} {
+	for _, name := range []string{"X-Profile-Mnemocode", "X-Company-Code", "X-Profile-Role", "X_Profile_Role", "X.Profile.Email", "X-Profile-Actor"} {
 		r.Header[name] = []string{"mallory"}
 	}
 	return exchanged(t, client, r)
@@ -318,8 +324,9 @@ func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateK
 	}
 	right := signed(jose.ES256, key, claims())
 	parts := strings.Split(right, ".")
+	accepts := map[string]string{"right": "alice", "of support": "alice by Anna%20%C3%96"}
 	for name, token := range map[string]string{
-		"right": right, "missing": "", "not a token": "x",
+		"right": right, "of support": signed(jose.ES256, key, claims("act", fields{"sub": "Anna Ö"})), "missing": "", "not a token": "x",
 		"unsigned":                         "eyJhbGciOiJub25lIiwia2lkIjoib3duIiwidHlwIjoibW5lbW9nYXRlK2p3dCJ9." + parts[1] + ".",
 		"without a signature":              parts[0] + "." + parts[1] + ".",
 		"by HMAC":                          signed(jose.HS256, public, claims()),
@@ -332,7 +339,8 @@ func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateK
 	} {
 		for language, address := range backends {
 			a, err := askBackend(t, address, token)
-			if accepted := a.Status == 200 && string(a.Body) == "alice"; err != nil || accepted != (name == "right") || !accepted && a.Status != 403 {
+			want, is := accepts[name]
+			if accepted := a.Status == 200 && string(a.Body) == want; err != nil || accepted != is || !accepted && a.Status != 403 {
 				t.Errorf("%s: an assertion that is %s: %d %s, %v", language, name, a.Status, a.Body, err)
 			}
 		}

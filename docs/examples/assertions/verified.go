@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"regexp"
 	"time"
 
@@ -27,7 +28,10 @@ func Verified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		assertion := r.Header.Get("X-Mnemogate-Assertion")
 		claims, err := verifier.Verify(r.Context(), assertion)
-		var more struct{ Company string }
+		var more struct {
+			Company string
+			Act     struct{ Sub string } // who acts as the user
+		}
 		if err == nil {
 			err = errors.Join(checkType(assertion), claims.Claims(&more))
 		}
@@ -42,6 +46,9 @@ func Verified(next http.Handler) http.Handler {
 		}
 		r.Header.Set("X-Profile-Mnemocode", claims.Subject)
 		r.Header.Set("X-Company-Code", more.Company)
+		if more.Act.Sub != "" {
+			r.Header.Set("X-Profile-Actor", url.PathEscape(more.Act.Sub))
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -14,6 +14,7 @@ export function verified(req, res, next) {
       // Those who come past mnemogate can forge the headers beside their own assertion.
       Object.keys(req.headers).filter((name) => identity.test(name)).forEach((name) => delete req.headers[name]);
       Object.assign(req.headers, { 'x-profile-mnemocode': payload.sub, 'x-company-code': payload.company });
+      if (payload.act) req.headers['x-profile-actor'] = encodeURIComponent(payload.act.sub); // who acts as the user
       req.user = payload;
       next();
     },

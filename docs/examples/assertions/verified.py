@@ -1,5 +1,6 @@
 # Verifies the assertions of mnemogate, as docs/backends.md describes them.
 import re
+from urllib.parse import quote
 
 import jwt
 
@@ -22,5 +23,7 @@ def verified(app):
         # Those who come past mnemogate can forge the headers beside their own assertion.
         environ = {name: value for name, value in environ.items() if not identity.fullmatch(name)}
         environ.update(REMOTE_USER=claims["sub"], HTTP_X_PROFILE_MNEMOCODE=claims["sub"], HTTP_X_COMPANY_CODE=claims["company"])
+        if "act" in claims:  # who acts as the user
+            environ["HTTP_X_PROFILE_ACTOR"] = quote(claims["act"]["sub"], safe="")
         return app(environ, start_response)
     return middleware
