@@ -75,7 +75,7 @@ func (b *tab) reloadsLater(screen string) {
 	b.t.Helper()
 	b.eval(`sessionStorage['mnemogate-page sent'] -= 120_000`)
 	b.reloads(screen, codeField)
-	b.waits(`document.querySelector('.hint').textContent === ` + quote(strings.Replace(pageTexts()["code.valid"], "{time}", "3 minutes", 1)))
+	b.waits(`document.querySelector('.hint span').textContent === ` + quote(strings.Replace(pageTexts()["code.valid"], "{time}", "3 minutes", 1)))
 }
 
 // types enters text into a field with the keyboard.

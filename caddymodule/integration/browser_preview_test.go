@@ -58,6 +58,8 @@ func TestBrowserDescribesWhatHasTheFocus(t *testing.T) {
 		"disclaimers-missing":     "error.auth.disclaimer.invalid",
 		"security-app":            "security.app.scan",
 		"security-passkey":        "security.passkeys.create.text",
+		"code-app":                "code.auto", // what sends itself says so before
+		"stepup-code":             "code.auto",
 		"security-passkey-remove": "security.passkeys.remove.text",
 	} {
 		b.opens(addresses[slices.Index(names, name)])
@@ -210,7 +212,7 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"login-changed":                {"h1", "changed.heading"},
 		"password-captcha":             {"form > .hint", "captcha.done"},
 		"code-lost-phone":              {"details p", "code.lost.backup"},
-		"code-expired":                 {"#code-hint", "code.over"},
+		"code-expired":                 {"#code-hint span", "code.over"},
 		"code-choices":                 {".check", "code.device"},
 		"password-choices":             {".check", "login.device"},
 		"password":                     {".beside", "recover.offer"},
@@ -225,6 +227,8 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"security-codes-first":         {"#codes-ask", "security.codes.once"},
 		"security-password-none":       {"#sessions .row p", "security.sessions.text.none"},
 		"login-devices":                {".check", "login.device"},
+		"stepup-code-unavailable":      {".notice", "notice.login.fresh"}, // another way may do
+		"security-app-extra":           {"#twostep, #app .row p", "security.app.extra"},
 		"newpassword-rules":            {"#newpassword-error", "reason.password.too_short"},
 		"security-session-unavailable": {"#sessions .done", "error.service.unavailable"},
 	} {
@@ -241,7 +245,7 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"link-password":              `document.querySelector('.who b').textContent === 'alice@example.com' && document.querySelector('[autocomplete=username]').value === 'alice@example.com'`,
 		"security-password":          `document.querySelector('#password [autocomplete=username]').value === 'alice@example.com'`,
 		"code-spent":                 `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Send a new code'`,
-		"code-resent":                `document.querySelector('#code-hint').textContent === 'The code expires in 5 minutes.' && document.querySelector('#code').offsetWidth < 240`,
+		"code-resent":                `document.querySelector('#code-hint').textContent === 'The code expires in 5 minutes. ` + pageTexts()["code.auto"] + `' && document.querySelector('#code').offsetWidth < 240`,
 		"newpassword-rules":          `document.querySelector('.rules li').textContent === '12 to 128 characters'`,
 		"security-password-disabled": `document.querySelector('#password .done').textContent.endsWith('choose “Forgot password?” on the login page.')`,
 		"security-passkey-last":      `document.querySelector('#passkeys .danger') === null`,

@@ -451,6 +451,48 @@ func TestBrowserGivesOnlyWhatIsMissing(t *testing.T) {
 	b.sees("security-app", "svg.qr")
 }
 
+// Where no login asks for a second factor, a path that needs one leads to the way to set up
+// an app. A user who is not sent the code for a more recent login may log in another way.
+func TestBrowserNeedsASecondFactorThatNoLoginAsksFor(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{
+		company: "captcha off\nsecond_factor off\n" + account("frank", "") + "account bob {\nphone +37060000002\n}\n",
+		handler: "login_page\nself_service\nmfa /pay/*\nfresh 1s /account/*",
+	})
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/acme/security", "frank", testPassword)
+	b.sees("security", "main:not(:has(#app, #twostep)) #sessions")
+	b.open(s.URL + "/pay/x")
+	b.sees("stepup-none", "a.main")
+	b.eval(`document.querySelector('a.main').click()`)
+	b.sees("security", "main:not(:has(#twostep)) #app")
+	b.shows("#app .row p", "security.app.extra")
+	b.chooses("security.app.setup")
+	b.sees("security-app", "svg.qr")
+	secret := strings.ReplaceAll(fmt.Sprint(b.eval(`document.querySelector('.secret').textContent`)), " ", "")
+	b.enters("code", appShows(t, secret, 0))
+	b.tells("app", "security.app.done")
+	b.chooses("security.codes.kept")
+	b.eval(`document.querySelector('#screen > a').click()`)
+	b.sees("stepup-app", codeField)
+	b.enters("code", appShows(t, secret, 30*time.Second))
+	b.waits(`location.pathname === '/pay/x'`)
+	b.open(s.URL + "/acme/security") // the app is there to be removed, and so are its backup codes
+	b.sees("security", "main:has(#codes) #app .danger")
+
+	b = newBrowser(t)
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	b.enters("login", "+37060000002")
+	b.sees("code", codeField)
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.isUser("bob")
+	s.sms.answer(http.StatusServiceUnavailable)
+	time.Sleep(time.Second)
+	b.open(s.URL + "/account/x")
+	b.sees("login", idField)
+	b.isTold("notice.login.fresh")
+}
+
 // A reload goes on with the code that was sent, which another one would replace. It does
 // not with that of another user, and a code of another session leads to a new one.
 func TestBrowserReloadsAStepUp(t *testing.T) {

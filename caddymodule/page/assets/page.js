@@ -307,7 +307,7 @@ const page = {
 };
 
 // find finds out the current step. A user who is logged in gives only what is missing. Who
-// has nothing to give for it logs in again, if that would help.
+// has nothing to give for it, or can't be sent a code, logs in again, if that would help.
 async function find() {
   if (!raises) return relogin();
   try {
@@ -315,6 +315,7 @@ async function find() {
     if (step.state !== 'start') keep('former', ''); // it is the same user
     return step.state === 'start' ? relogin() : step;
   } catch (error) {
+    if (!mfa && ['auth.restricted', 'service.unavailable'].includes(error.code)) return relogin();
     if (error.reason !== 'user.no_second_factor') throw error;
     Object.assign(page, { stuck: mfa, stuckBy: error });
     return mfa ? error.step : relogin();

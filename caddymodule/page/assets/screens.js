@@ -122,12 +122,13 @@ function checkPassword(page, step) {
 
 // codeField is for a code with this number of digits. It takes them out of a message that
 // is pasted, and sends a whole code by itself, unless something else is missing.
-export function codeField({ length, ...attributes }) {
+export function codeField({ length, hint, ...attributes }) {
   const digits = `\\p{Nd}(?:[\\p{Zs}\\p{Pd}\\p{Cf}]?\\p{Nd}){${length - 1}}`; // in groups, as people write them
   const whole = new RegExp(`^\\s*${digits}\\s*$`, 'u');
   const within = new RegExp(`(?:^|\\P{Nd})(${digits})(?!\\p{Nd})`, 'u'); // Safari 16.0 has no lookbehind
   const made = field({
     name: 'code', label: t('code.label'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code digits', maxlength: '16', dir: 'ltr', ...attributes,
+    hint: el('p', { class: 'hint' }, hint, ' ', t('code.auto')),
     onpaste(event) {
       const found = within.exec(event.clipboardData.getData('text'))?.[1];
       if (!found) return;
@@ -147,7 +148,7 @@ export function codeField({ length, ...attributes }) {
 function validity(page, step) {
   const until = page.codeUntil(step);
   if (!step.phone || Number.isNaN(until)) return null;
-  const element = el('p', { class: 'hint' });
+  const element = el('span');
   every(element, () => {
     const left = (until - Date.now()) / 1000;
     element.replaceChildren(marked(left > 0 ? t('code.valid', { time: time(left, 'long', Math.round) }) : t('code.over')));
@@ -444,7 +445,7 @@ function stepUp(page, step) {
   const asks = {
     passkey: () => [owner, button(t('stepup.passkey'), () => page.act(() => usePasskey(step)), 'main')],
     otp: () => code(t('code.app'), appDigits),
-    sms: () => step.codeSpent ? [resend(page, t('code.resend'), step, { kind: 'main' })] : code(isolated('code.sent', 'phone', phone), page.config.otp.length),
+    sms: () => step.codeSpent ? [owner, resend(page, t('code.resend'), step, { kind: 'main' })] : code(isolated('code.sent', 'phone', phone), page.config.otp.length),
     backup: () => [
       el('p', { class: 'lead' }, t('backup.text')),
       form(page, ({ backup }) => step.useBackupCode(backup), owner, backupField(), submit(t('code.submit'))),
@@ -471,7 +472,7 @@ function stepUp(page, step) {
 
 // noFactor tells users of a path that needs two factors how to get the second one.
 export function noFactor(page, step) {
-  const back = new URLSearchParams({ return_to: location.pathname + location.search });
+  const back = new URLSearchParams({ mfa: 1, return_to: location.pathname + location.search });
   return {
     name: 'nofactor',
     heading: t('stepup.none.heading'),

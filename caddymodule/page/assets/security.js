@@ -237,11 +237,11 @@ const sections = {
     const needed = on && !phone; // the server refuses to remove it
     return [
       row(
-        el('p', {}, t(!totp ? 'security.app.off' : on ? 'security.app.on' : 'security.app.idle')),
+        el('p', {}, t(!isAsked() ? 'security.app.extra' : !totp ? 'security.app.off' : on ? 'security.app.on' : 'security.app.idle')),
         !asks && button(t(totp ? 'security.app.replace' : 'security.app.setup'), enrol, 'quiet'),
         !asks && totp && !needed && opens('app', 'app-remove', t('security.remove'), { destroys: true })),
       opened === 'app' && enrolment,
-      opened === 'app-remove' && confirmation('app', on ? isolated('security.app.remove.sms', 'phone', phone) : t('security.app.remove.text'), t('security.remove'), () =>
+      opened === 'app-remove' && confirmation('app', on && isAsked() ? isolated('security.app.remove.sms', 'phone', phone) : t('security.app.remove.text'), t('security.remove'), () =>
         change('app', 'app-remove', () => me.removeTOTP(), t('security.app.removed'))),
     ];
   },
@@ -328,13 +328,19 @@ const states = {
   codes: () => factors.backupCodesLeft ? t('security.left', { n: factors.backupCodesLeft }) : t('security.none'),
 };
 
-// visible lists the sections to show. An app is only a second factor. A backup code
-// replaces any code, also that of a login without a password.
+// isAsked reports whether logins of the user can ask for a second factor.
+const isAsked = () => factors.secondFactorPolicy !== 'off' && factors.passwordSet;
+
+// Whether a path that needs two factors has led here, where the user has only one.
+const lacks = new URLSearchParams(location.search).has('mfa');
+
+// visible lists the sections to show. An app is only a second factor, of logins or of paths
+// that need two. A backup code replaces any code, also that of a login without a password.
 function visible() {
-  const second = factors.secondFactorPolicy !== 'off' && factors.passwordSet;
-  const replaces = second ? factors.secondFactor : !factors.passwordSet && factors.userPhone;
+  const second = isAsked(), app = second || factors.totp || lacks;
+  const replaces = second ? factors.secondFactor : factors.totp || !factors.passwordSet && factors.userPhone;
   for (const kind in contacts) contacts[kind].shown ||= factors[kind] || factors.provable.includes(kind);
-  return ['password', ...Object.keys(contacts).filter((kind) => contacts[kind].shown), ...config.passkeys ? ['passkeys'] : [], ...second ? ['twostep', 'app'] : [], ...codes || replaces ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : [], ...config.issuedTokens ? ['tokens'] : []];
+  return ['password', ...Object.keys(contacts).filter((kind) => contacts[kind].shown), ...config.passkeys ? ['passkeys'] : [], ...second ? ['twostep'] : [], ...app ? ['app'] : [], ...codes || replaces ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : [], ...config.issuedTokens ? ['tokens'] : []];
 }
 
 const nameOf = ({ userAgent }) => device(userAgent) ?? t('security.sessions.unknown');
