@@ -11,8 +11,10 @@
 # and for --verify and --source, the script does the same with Go alone and the
 # versions in go.sum. CADDY_OUTPUT sets another file than ./caddy. Such builds of the
 # same commit are identical on all machines: to verify a release, check out its tag
-# and set GOOS and GOARCH.
+# and set GOOS and GOARCH. What else you have told Go to build with, as in GOAMD64,
+# GOEXPERIMENT or -tags in GOFLAGS, changes the program.
 set -eu
+export GOWORK=off
 
 module=github.com/mnemogate/mnemogate
 here=$(cd "$(dirname "$0")" && pwd)

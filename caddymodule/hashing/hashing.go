@@ -103,8 +103,9 @@ func (p *Processes) Derive(hash, secret string) ([]byte, error) {
 			return a.Key, nil
 		}
 		c.kill()
+		err = fmt.Errorf("%w (%v)", err, c.cmd.ProcessState)
 	}
-	return nil, fmt.Errorf("the process that hashes passwords died: %w", err)
+	return nil, fmt.Errorf("the process that hashes passwords died: %w; if the system killed it, give the machine or the container more memory", err)
 }
 
 // take returns an idle child, or a new one if none is idle or anew is set. It
