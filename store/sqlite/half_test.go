@@ -59,9 +59,10 @@ func TestSQLiteReadsDoNotWaitForAStuckDisk(t *testing.T) {
 	ctx, cancel := context.WithTimeout(bg, stall/4)
 	defer cancel()
 	wantErr(t, "a call with less time", s.Reading(ctx, nothing), context.DeadlineExceeded)
+	wantErr(t, "Close", s.Close(), errStalled)
 	close(free)
 	calls.Wait()
-	must(t, s.Reading(bg, func(context.Context, sqlstore.Queries) error { return nil }))
+	must(t, s.Close())
 }
 
 // Checks of a large file take minutes. They take no reader, however many are asked for.

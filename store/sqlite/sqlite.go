@@ -148,8 +148,19 @@ func (s *Store) Place() (string, bool) {
 }
 
 // Close waits for the calls in flight, ends backups and closes the file. Later calls
-// of any method fail.
+// of any method fail. If a disk is stuck, Close returns after a while, and goes on behind.
 func (s *Store) Close() error {
+	closed := make(chan error, 1)
+	go func() { closed <- s.close() }()
+	select {
+	case err := <-closed:
+		return err
+	case <-time.After(3 * stall): // calls in flight have ended after stall, and then writing has
+		return errStalled
+	}
+}
+
+func (s *Store) close() error {
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	before := s.phase
