@@ -16,7 +16,8 @@ import (
 )
 
 // The programs for sign-ups in docs/examples/signup work: by phone and by email, up to an
-// authorized session, in companies with and without disclaimers.
+// authorized session, in companies with and without disclaimers. The addresses of their users
+// are limited, not that of the programs.
 func TestSignUpsOfThePage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -28,7 +29,7 @@ func TestSignUpsOfThePage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := accountsSite(t, startSite, allKeys, siteConfig{company: c.company + "limits {\nsms_per_account unlimited\nsms_per_phone unlimited\nsms_per_address unlimited\nmails_per_account unlimited\n}"})
+			s := accountsSite(t, startSite, allKeys, siteConfig{company: c.company + "limits {\nsms_per_account unlimited\nsms_per_phone unlimited\nsms_per_address 20/1h\nmails_per_account unlimited\n}"})
 			for _, program := range []string{"signup.go", "node signup.mjs"} {
 				s.run(program, func(t *testing.T) {
 					command := strings.Fields(program)
@@ -99,7 +100,7 @@ func (s *site) signsUp(t *testing.T, command []string, killedAt int) {
 				if mistypes && to == "frank@example.com" {
 					code = wrong(code)
 				}
-				fmt.Fprintln(stdin, code)
+				fmt.Fprintln(stdin, code[:3]+" "+code[3:])
 			case "code":
 				fmt.Fprintln(stdin, s.sms.last("otp.login", "code"))
 			case "link":

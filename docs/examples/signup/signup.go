@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/rand"
@@ -14,7 +15,9 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"net/url"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -53,10 +56,12 @@ func send(url, key string, header http.Header, data []byte) (*http.Response, err
 	return http.DefaultClient.Do(r)
 }
 
-func ask(what string) (answer string) {
+var lines = bufio.NewReader(os.Stdin)
+
+func ask(what string) string {
 	fmt.Println(what)
-	fmt.Scanln(&answer)
-	return answer
+	answer, _ := lines.ReadString('\n')
+	return strings.TrimSpace(answer)
 }
 
 var (
@@ -69,22 +74,24 @@ var (
 func proofOf(signUpID string, contact object) any {
 	sent := post(company+"/contacts", signUpID, backend, contact)
 	code := ask("contact code")
-	// Its key has the code, because the answer to a wrong one is kept.
-	proven := post(company+"/contacts/confirm", signUpID+"-"+code, backend,
+	// Its key has the code, because the answer to a wrong one is kept. A key has no spaces.
+	proven := post(company+"/contacts/confirm", signUpID+"-"+url.QueryEscape(code), backend,
 		object{"contact_token": sent["contact_token"], "code": code})
 	return proven["proof"]
 }
 
-// signUp creates an account with a phone or an email, which is the backend's part. A
-// backend that crashed calls it again with the same signUpID, which it had stored before.
-func signUp(signUpID, mnemocode, phone, email string) {
+// signUp creates an account with a phone or an email, which is the backend's part. The
+// address is the user's, because mnemogate limits the messages for each. A backend that
+// crashed calls it again with the same signUpID, which it had stored before. It takes a new
+// one if the code or the proof has expired, or if the user wants another code.
+func signUp(signUpID, mnemocode, phone, email, address string) {
 	if phone != "" {
-		proof := proofOf(signUpID, object{"phone": phone})
+		proof := proofOf(signUpID, object{"phone": phone, "address": address})
 		post(company+"/accounts", signUpID, backend,
 			object{"profile_mnemocode": mnemocode, "primary_phone": phone, "phone_proof": proof, "must_set_password": true})
 		return
 	}
-	proof := proofOf(signUpID, object{"email": email})
+	proof := proofOf(signUpID, object{"email": email, "address": address})
 	post(company+"/accounts", signUpID, backend,
 		object{"profile_mnemocode": mnemocode, "primary_email": email, "email_proof": proof})
 	post(company+"/accounts/"+mnemocode+"/welcome", signUpID, backend, nil)
@@ -117,8 +124,8 @@ var id = cmp.Or(os.Getenv("SIGN_UP_ID"), rand.Text())
 func main() {
 	const password = "a fine new secret"
 
-	signUp(id+"-erin", "erin-0005", "+37060000005", "")
-	signUp(id+"-frank", "frank-0006", "", "frank@example.com")
+	signUp(id+"-erin", "erin-0005", "+37060000005", "", "192.0.2.5")
+	signUp(id+"-frank", "frank-0006", "", "frank@example.com", "192.0.2.6")
 
 	login := step("login", "", object{"login_id": "+37060000005"}) // log in
 	checked := step("checkotp", token(login), object{"otp": ask("code"), "accept_disclaimers": accepted(login)})

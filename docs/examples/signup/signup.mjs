@@ -41,21 +41,23 @@ const backend = { Authorization: `Bearer ${ACCOUNTS_KEY}` }
 async function proofOf(id, contact) {
   const { contact_token } = await post(`${company}/contacts`, id, backend, contact)
   const code = await ask('contact code')
-  // Its key has the code, because the answer to a wrong one is kept.
-  const { proof } = await post(`${company}/contacts/confirm`, `${id}-${code}`, backend, { contact_token, code })
+  // Its key has the code, because the answer to a wrong one is kept. A key has no spaces.
+  const { proof } = await post(`${company}/contacts/confirm`, `${id}-${encodeURIComponent(code)}`, backend, { contact_token, code })
   return proof
 }
 
-// Creates an account with a phone or an email, which is the backend's part. A backend that
-// crashed calls it again with the same id, which it had stored before.
-async function signUp(id, mnemocode, { phone, email }) {
+// Creates an account with a phone or an email, which is the backend's part. The address is
+// the user's, because mnemogate limits the messages for each. A backend that crashed calls
+// it again with the same id, which it had stored before. It takes a new one if the code or
+// the proof has expired, or if the user wants another code.
+async function signUp(id, mnemocode, { phone, email, address }) {
   const accounts = `${company}/accounts`
   if (phone) {
-    const phone_proof = await proofOf(id, { phone })
+    const phone_proof = await proofOf(id, { phone, address })
     await post(accounts, id, backend, { profile_mnemocode: mnemocode, primary_phone: phone, phone_proof, must_set_password: true })
     return
   }
-  const email_proof = await proofOf(id, { email })
+  const email_proof = await proofOf(id, { email, address })
   await post(accounts, id, backend, { profile_mnemocode: mnemocode, primary_email: email, email_proof })
   await post(`${accounts}/${mnemocode}/welcome`, id, backend)
 }
@@ -72,8 +74,8 @@ const accepted = (login) => login.disclaimers_required.map(({ code }) => code)
 const new_password = 'a fine new secret'
 
 const id = SIGN_UP_ID ?? randomUUID() // the test of this program kills it, and starts it again with the same id
-await signUp(`${id}-erin`, 'erin-0005', { phone: '+37060000005' })
-await signUp(`${id}-frank`, 'frank-0006', { email: 'frank@example.com' })
+await signUp(`${id}-erin`, 'erin-0005', { phone: '+37060000005', address: '192.0.2.5' })
+await signUp(`${id}-frank`, 'frank-0006', { email: 'frank@example.com', address: '192.0.2.6' })
 
 const login = await step('login', null, { login_id: '+37060000005' }) // log in
 const checked = await step('checkotp', login.session_token, { otp: await ask('code'), accept_disclaimers: accepted(login) })
