@@ -1,12 +1,15 @@
 package flows_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -53,6 +56,25 @@ func TestAPasswordIsAskedElsewhereUntilItWasRightOnce(t *testing.T) {
 	wantError(t, b.login("wrong"), wire.ErrCredentialsInvalid)
 	if len(e.asked) != 2 {
 		t.Errorf("asked %d times", len(e.asked))
+	}
+}
+
+// Each login of all users would log a line after password migrate was removed.
+func TestAMigrationThatEndedTooEarlyFillsNoLog(t *testing.T) {
+	b, _ := newMigrating(t)
+	b.company.Migrate = nil
+	limits := &b.company.Limits
+	limits.LockAfter, limits.DisableAfter, limits.CaptchaAfter = 1000, 1000, new(1000)
+	limits.LoginsPerAddress, limits.FailuresPerAddress = tenant.Unlimited, tenant.Unlimited
+	var log bytes.Buffer
+	b.Log = slog.New(slog.NewTextHandler(&log, nil))
+	began := time.Now()
+	for range 100 {
+		wantError(t, b.login("wrong"), wire.ErrCredentialsInvalid)
+	}
+	seconds := int(time.Since(began)/time.Second) + 2
+	if n := strings.Count(log.String(), "password migrate is not configured"); n == 0 || n > 10*seconds {
+		t.Errorf("%d lines in less than %d seconds", n, seconds)
 	}
 }
 

@@ -95,6 +95,7 @@ func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) 
 		return err
 	})
 	if err != nil {
+		err = wire.WithRef(err)
 		h.app.WarnUnanswered(h.log, err)
 		return nil, err
 	}

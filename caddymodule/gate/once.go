@@ -93,6 +93,7 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 	case early:
 		h.respond(w, r, t)
 	case err != nil:
+		err = wire.WithRef(err)
 		if t.kind == authRoute {
 			h.app.CountRequest(t.company, t.route, began, record.None, err)
 		}
