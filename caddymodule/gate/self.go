@@ -47,7 +47,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 		if company, found, err = service.User(r.Context(), request, 0); err != nil {
 			return err
 		}
-		user, err := manage.NewSelf(r.Context(), service.Manager, company, found, session.Client{Address: request.Address, UserAgent: request.UserAgent})
+		user, err := manage.NewSelf(r.Context(), service.Manager, company, found, session.Client{Address: request.Address, UserAgent: request.UserAgent, Device: request.Device})
 		if err != nil {
 			return err
 		}

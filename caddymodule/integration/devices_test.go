@@ -85,6 +85,22 @@ func TestKnownDevices(t *testing.T) {
 			t.Errorf("the application got %s", got.Body)
 		}
 	})
+	s.run("the user's own password", func(*testing.T) {
+		token := s.loginWith("alice", testPassword, fields{"device_token": device}).token()
+		change := func(current, wanted, cookie, site string) answer {
+			r := s.request("POST", "/acme/v2/me/password", `{"current_password":"`+current+`","new_password":"`+wanted+`"}`)
+			r.Header = http.Header{"X-Api-Key": {testKey}, "Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Cookie": {cookie}, "Sec-Fetch-Site": {site}}
+			return s.do(r)
+		}
+		known := deviceCookieName + "=" + device
+		change(testPassword, "a fine secret", "", "same-origin").want(wire.ErrRestricted).wantReason("lock.password")
+		change(testPassword, "a fine secret", known, "cross-site").want(wire.ErrHeaderInvalid)
+		change("wrong", "a fine secret", known, "same-origin").want(wire.ErrPasswordInvalid)
+		change(testPassword, "a fine secret", known, "same-origin").wantStatus(200)
+		change("a fine secret", testPassword, "", "same-origin").wantStatus(200) // it has ended the lock
+		device = s.remembered("alice")
+		s.lockedByStrangers("alice")
+	})
 	s.run("a second factor that was given is not asked for again", func(t *testing.T) {
 		code := s.loginWith("carol", testPassword, fields{"remember_device": true}).wantState(record.CheckOTP)
 		given := s.post("auth/checkotp", code.token(), fields{"otp": s.sms.last("otp.login", "code"), "remember_device": true}).wantState(record.Authorized)

@@ -34,6 +34,8 @@ type Admin struct {
 	UserAgent string
 	// session is the ID of the session of a Self; empty for operators.
 	session string
+	// device is that of the client of a Self, as in session.Client; nil for operators.
+	device func() (string, error)
 	// Bulk is for imports. Plain secrets then wait for hashing without a time limit, and
 	// users get no notice of a changed password.
 	Bulk bool

@@ -45,7 +45,11 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 	if a.Status != record.StatusActive {
 		return ErrNotActive
 	}
-	err := ad.TryPassword(ctx, at, a, session.Counts{Key: at.FailureKey(a, ""), Now: a.FailureCounts}, current)
+	counts, err := ad.passwordCounts(ctx, at, a)
+	if err != nil {
+		return err
+	}
+	err = ad.TryPassword(ctx, at, a, counts, current)
 	at.GiveBack(ctx, err)
 	if !errors.Is(err, wire.ErrRestricted) {
 		at.RecordTraffic(a.ID, false)
@@ -58,6 +62,20 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 		ad.emit(ctx, e)
 	}
 	return err
+}
+
+// passwordCounts says where an attempt with a password counts. A user's known device has
+// counts of its own, as in a login.
+func (ad *Admin) passwordCounts(ctx context.Context, at *limits.Attempt, a record.Account) (session.Counts, error) {
+	c := ad.NewCall(session.Client{Device: ad.device})
+	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
+		return session.Counts{}, err
+	}
+	if err := c.FindDevice(ctx, a, ""); err != nil || c.Device == nil {
+		return session.Counts{Key: at.FailureKey(a, ""), Now: a.FailureCounts}, err
+	}
+	at.Device = c.Device
+	return c.PasswordCounts(ctx, a, "")
 }
 
 // emitLocks reports the locks that an attempt has reached since the last call.
