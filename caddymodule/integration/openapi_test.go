@@ -23,8 +23,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// documented is openapi.json with one change: a response must not have fields that
-// the document does not name.
+// documented is openapi.json with one change: a response must not have fields or values
+// that the document does not name.
 var documented = sync.OnceValues(func() (*apiDocument, error) {
 	return loadDocument(openAPIName, closeAnswers)
 })
@@ -38,8 +38,18 @@ func closeAnswers(doc *openapi3.T) {
 	}
 }
 
-// closeSchema refuses fields that a schema does not name.
+// closeSchema refuses fields that a schema does not name, and values that its description
+// does not name where later versions may have others.
 func closeSchema(s *openapi3.SchemaRef) {
+	if strings.Contains(s.Value.Description, "or one of a later version") {
+		of := s.Value
+		if of.Items != nil {
+			of = of.Items.Value
+		}
+		for _, value := range inBackticks.FindAllStringSubmatch(s.Value.Description, -1) {
+			of.Enum = append(of.Enum, value[1])
+		}
+	}
 	if s.Value.Type.Is("object") {
 		s.Value.AdditionalProperties.Has = new(bool)
 	}
@@ -50,6 +60,8 @@ func closeSchema(s *openapi3.SchemaRef) {
 		closeSchema(s.Value.Items)
 	}
 }
+
+var inBackticks = regexp.MustCompile("`([^`]+)`")
 
 func document(t *testing.T) *apiDocument {
 	t.Helper()

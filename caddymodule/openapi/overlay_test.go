@@ -3,6 +3,7 @@ package openapi
 import (
 	"bytes"
 	"os"
+	"regexp"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -160,8 +161,13 @@ func (w *writer) write(path string, parts, components *object) {
 	if err != nil {
 		w.t.Fatalf("%s would not be valid; if a field has no example, write one below fields in the openapi.yaml beside it: %v", path, err)
 	}
+	if booleans.Match(made) {
+		w.t.Errorf("%s has an enum of booleans, which several generators of clients can't compile", path)
+	}
 	w.keep(path, made)
 }
+
+var booleans = regexp.MustCompile(`"enum": \[\s*(true|false)`)
 
 // keep checks a file, or writes it with -update.
 func (w *writer) keep(path string, made []byte) {
