@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -125,8 +124,8 @@ func cookies(r *http.Request, name string) (lines []string) {
 // isCookie compares names as net/http does.
 func isCookie(of, name string) bool { return textproto.TrimString(of) == name }
 
-// dropCookies removes our cookies from a request, however often they occur. Browsers send a
-// cookie until its session ends, also after the option was removed, or its name changed.
+// dropCookies removes our cookies from a request, however often they occur. Browsers send
+// them also after the option was removed, or got another name than the default.
 func (h *Handler) dropCookies(r *http.Request) {
 	lines := r.Header["Cookie"]
 	if !slices.ContainsFunc(lines, h.mayHaveOurs) {
@@ -142,16 +141,12 @@ func (h *Handler) dropCookies(r *http.Request) {
 
 // mayHaveOurs reports whether isOurs may be true for a pair of the line.
 func (h *Handler) mayHaveOurs(line string) bool {
-	return strings.Contains(line, defaultCookie) || strings.Contains(line, tokens.Prefix) || h.Cookie != "" && strings.Contains(line, h.Cookie)
+	return strings.Contains(line, defaultCookie) || h.Cookie != "" && strings.Contains(line, h.Cookie)
 }
 
-// isOurs reports whether a cookie is ours. One with a name that we had before is known by its
-// value.
 func (h *Handler) isOurs(pair string) bool {
-	name, value, _ := strings.Cut(pair, "=")
-	name = textproto.TrimString(name)
-	return name == defaultCookie || name == deviceCookie || h.Cookie != "" && name == h.Cookie ||
-		tokens.IsWellFormed(tokens.Prefix, strings.Trim(value, " \t\""))
+	name, _, _ := strings.Cut(pair, "=")
+	return isCookie(name, defaultCookie) || isCookie(name, deviceCookie) || h.Cookie != "" && isCookie(name, h.Cookie)
 }
 
 // without returns the lines of a header, which are lists of items, without our items, and
