@@ -358,7 +358,7 @@ func (g *gate) finish(path string) {
 	properties := g.schemas.get("Error").(*object).get("properties").(*object)
 	properties.get("error_code").(*object).set("enum", list(unique(codes)))
 	// No enum: clients that are generated from the document must take the reasons of later versions.
-	properties.get("reason").(*object).set("description", "The cause, if an error_code has several: `"+strings.Join(unique(reasons), "`, `")+"`, or one of a later version.")
+	properties.get("reason").(*object).set("description", "The cause, if an error_code has several: "+open(unique(reasons)))
 	const types = "../page/assets/client.d.ts"
 	g.union(types, "ErrorCode", unique(codes), "")
 	g.union(types, "Reason", unique(reasons), "\n  | (string & {})")

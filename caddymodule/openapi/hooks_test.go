@@ -47,7 +47,7 @@ func (w *writer) hook(name string, h hook) *object {
 	if is := schema.get("properties").(*object).get("type").(*object); len(types) == 1 {
 		is.set("enum", list(types))
 	} else { // receivers must take the types of later versions
-		is.set("description", "What the message is for: `"+strings.Join(types, "`, `")+"`, or one of a later version.")
+		is.set("description", "What the message is for: "+open(types))
 	}
 	return obj( // the schema is here because oapi-codegen v2 forgets those that only webhooks have
 		"operationId", "on"+id, "summary", h.Summary, "description", to.Text, "security", []any{},

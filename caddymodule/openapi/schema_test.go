@@ -110,6 +110,16 @@ func (w *writer) object(name string, all []field, part bool) *object {
 	return shape(required, properties, w.overlay.Schemas[name].Closed)
 }
 
+// open lists values in a description. An enum of them would make generated clients refuse
+// those of later versions.
+func open[S ~string](values []S) string {
+	text := ""
+	for _, value := range values {
+		text += "`" + string(value) + "`, "
+	}
+	return text + "or one of a later version."
+}
+
 func shape(required []any, properties *object, closed bool) *object {
 	o := obj("type", "object")
 	if required != nil {
