@@ -69,6 +69,8 @@ func (m *model) stepUp(c *modelCall) modelAnswer {
 	factor := factors[0]
 	if named != "" {
 		factor = named
+	} else if s.account.codes.full(m.now, c.company.Limits.WrongCodes) && slices.Contains(factors, "pwd") {
+		factor = "pwd"
 	}
 	idle := s.use(m)
 	var reply modelAnswer
@@ -82,15 +84,10 @@ func (m *model) stepUp(c *modelCall) modelAnswer {
 		if reply.Code != "" { // the next factor, if only the SMS failed
 			next := slices.Index(factors, "sms") + 1
 			unsent := reply.Code == "service.unavailable" || slices.ContainsFunc(reply.locks, func(l modelLock) bool { return len(l.reason) > 10 && l.reason[:10] == "limit.sms_" })
-			locked := slices.ContainsFunc(reply.locks, func(l modelLock) bool { return l.reason == "lock.codes" })
-			switch {
-			case named == "" && unsent && next < len(factors):
-				factor, reply = factors[next], modelAnswer{Sent: reply.Sent}
-			case named == "" && locked && slices.Contains(factors[next:], "pwd"):
-				factor, reply = "pwd", modelAnswer{Sent: reply.Sent}
-			default:
+			if named != "" || !unsent || next == len(factors) {
 				panic(modelRefusal(reply))
 			}
+			factor, reply = factors[next], modelAnswer{Sent: reply.Sent}
 		}
 	}
 	expires := m.now.Add(time.Duration(c.company.Session.Temporary))

@@ -83,13 +83,12 @@ func (s *Service) Once(ctx context.Context, r Repeatable, work func(context.Cont
 		counters = limits.PerAddress(keys, "", "retries", r.Address, keptPerAddress)
 	}
 	c := claim{s, keys.RetryName(slices.Concat([]string{r.Route, r.Key}, r.Credentials)...), rand.Text()}
-	kept, err := c.wait(ctx, counters)
+	kept, err := c.wait(ctx, counters, r.Later)
 	ctx = context.WithoutCancel(ctx)
 	switch _, full := errors.AsType[*record.FullError](err); {
 	case full:
 		return work(ctx), false, nil
 	case err != nil:
-		r.Later(func() { _ = c.keep(ctx, nil, s.Now()) }) // it may be the answer alone that was lost
 		return nil, false, err
 	case kept != nil:
 		if answer, err = keys.OpenAnswer(kept, parts...); err != nil {
@@ -128,7 +127,7 @@ type claim struct {
 
 // wait claims the key, or returns the answer that was kept under it. While another request
 // holds the key, it waits. Its errors are wire.ErrUnavailable and *record.FullError.
-func (c claim) wait(ctx context.Context, counters []record.Counter) (kept []byte, err error) {
+func (c claim) wait(ctx context.Context, counters []record.Counter, later func(func())) (kept []byte, err error) {
 	for pause, until := firstPoll, time.Now().Add(retryWait); ; pause = min(2*pause, lastPoll) {
 		now := c.Now()
 		kept, err = c.Sessions.Claim(ctx, now, c.name, c.holder, now.Add(retryLease), counters...)
@@ -136,6 +135,7 @@ func (c claim) wait(ctx context.Context, counters []record.Counter) (kept []byte
 			return kept, err
 		}
 		if !errors.Is(err, record.ErrConflict) {
+			later(func() { _ = c.keep(context.WithoutCancel(ctx), nil, c.Now()) }) // it may be the answer alone that was lost
 			return nil, wire.Unavailable("claiming a request", err)
 		}
 		select {

@@ -39,9 +39,13 @@ func (s *Service) stepUp(ctx context.Context, c *session.Call, req *stepUpReques
 	if named != "" && !slices.Contains(factors, named) {
 		return Reply{}, wire.Invalid("The account can't give this factor now. Leave it out, and see factors in the answer.")
 	}
-	reply, err := beginStepUp(ctx, c, a, wanted, cmp.Or(named, factors[0]))
-	if next := insteadOfSMS(factors, err); named == "" && next != "" {
-		reply, err = beginStepUp(ctx, c, a, wanted, next)
+	factor := cmp.Or(named, factors[0])
+	if named == "" && c.CheckCodes(a.FailureCounts) != nil { // strangers may have locked them
+		factor = uncoded(factors)
+	}
+	reply, err := beginStepUp(ctx, c, a, wanted, factor)
+	if next := slices.Index(factors, record.BySMS) + 1; named == "" && session.IsUnsent(err) && next < len(factors) {
+		reply, err = beginStepUp(ctx, c, a, wanted, factors[next]) // as in a login, where a backup code can take the place of the SMS
 	}
 	if err != nil {
 		return Reply{}, err
@@ -50,17 +54,14 @@ func (s *Service) stepUp(ctx context.Context, c *session.Call, req *stepUpReques
 	return reply, nil
 }
 
-// insteadOfSMS returns the factor that takes the place of an SMS that failed with err, or "".
-// Without an SMS a backup code does, as in a login; a lock of codes leaves the password.
-func insteadOfSMS(factors []record.AuthMethods, err error) record.AuthMethods {
-	others := factors[slices.Index(factors, record.BySMS)+1:]
-	switch {
-	case session.IsUnsent(err) && len(others) > 0:
-		return others[0]
-	case wire.ReasonOf(err) == "lock.codes" && slices.Contains(others, record.ByPassword):
-		return record.ByPassword
+// uncoded returns the first factor that is no code, or else the first one.
+func uncoded(factors []record.AuthMethods) record.AuthMethods {
+	for _, factor := range factors {
+		if factor == record.ByPasskey || factor == record.ByPassword {
+			return factor
+		}
 	}
-	return ""
+	return factors[0]
 }
 
 // beginStepUp begins a step-up with a factor.

@@ -146,11 +146,10 @@ func TestFactorsWithoutAPassword(t *testing.T) {
 func TestAPasswordTakesThePlaceOfLockedCodes(t *testing.T) {
 	s := newStepper(t)
 	s.company.Passkeys = nil
-	s.update(true, func(a *record.Account) { a.TOTP = "" })
 	s.counted(record.WrongCodes, s.company.Limits.WrongCodes.N)
 	token := s.walk("auth/oauth").SessionToken
 	reply := s.must("stepup", token, object{})
-	if fmt.Sprint(reply.Factors, reply.Factor) != "[sms backup pwd]pwd" {
+	if fmt.Sprint(reply.Factors, reply.Factor) != "[otp sms backup pwd]pwd" {
 		t.Errorf("got %+v", reply)
 	}
 	s.wrong(wire.ErrRestricted, "stepup", token, object{"factor": "sms"})

@@ -60,7 +60,7 @@ func (c *Call) importLines() error {
 		update:  update,
 		skipped: skipped,
 		workers: make(chan struct{}, importWorkers),
-		out:     bodies.Streaming(c.W, importStall),
+		out:     bodies.Streaming(c.W, c.Request, importStall),
 		busy:    map[string]bool{},
 	}
 	counts := i.run(c.Context(), body)
@@ -355,7 +355,7 @@ func (c *Call) export() error {
 	if _, err := c.App.CheckStore(c.Context()); err != nil {
 		return err
 	}
-	after, out := "", bodies.Streaming(c.W, importStall)
+	after, out := "", bodies.Streaming(c.W, c.Request, importStall)
 	for {
 		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		lines, last, err := c.exportPage(ctx, after, secrets)

@@ -30,7 +30,7 @@ func backup(c *accounts.Call) error {
 		header.Set("Content-Type", "application/vnd.sqlite3")
 		header.Set("Content-Length", strconv.FormatInt(n, 10))
 		header.Set("Cache-Control", "no-store")
-		return bodies.Streaming(c.W, backupStall)
+		return bodies.Streaming(c.W, c.Request, backupStall)
 	})
 	switch {
 	case err != nil && size == 0:

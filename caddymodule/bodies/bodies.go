@@ -94,10 +94,12 @@ const piece = 64 << 10
 
 // Streaming returns a writer for an answer that may take long. The client may take up to
 // stall to read each piece.
-func Streaming(w http.ResponseWriter, stall time.Duration) io.Writer {
+func Streaming(w http.ResponseWriter, r *http.Request, stall time.Duration) io.Writer {
 	control := http.NewResponseController(w)
 	return writerFunc(func(p []byte) (n int, err error) {
-		defer func() { _ = control.SetWriteDeadline(time.Time{}) }() // over HTTP/2 it would end the request, even if nothing is written
+		if r.ProtoMajor > 1 { // there a deadline ends the request, even if nothing is written
+			defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
+		}
 		for part := range slices.Chunk(p, piece) {
 			_ = control.SetWriteDeadline(time.Now().Add(stall))
 			wrote, err := w.Write(part)

@@ -54,7 +54,7 @@ func TestAStreamingAnswerWaitsForItsClientOnlyForAWhile(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		ended := make(chan error, 1)
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			out := Streaming(w, stall)
+			out := Streaming(w, r, stall)
 			fmt.Fprint(out, "begun ")
 			time.Sleep(2 * stall)
 			_, err := fmt.Fprint(out, r.Proto)

@@ -105,7 +105,7 @@ func (p *Processes) Derive(hash, secret string) ([]byte, error) {
 		c.kill()
 		err = fmt.Errorf("%w (%v)", err, c.cmd.ProcessState)
 	}
-	return nil, fmt.Errorf("the process that hashes passwords died: %w; if the system killed it, give the machine or the container more memory", err)
+	return nil, fmt.Errorf("the process that hashes passwords died or hung: %w; perhaps the machine or container has too little memory for it", err)
 }
 
 // take returns an idle child, or a new one if none is idle or anew is set. It

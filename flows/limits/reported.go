@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -20,32 +21,29 @@ func LimitOf(key string) string {
 // that refuses a thousand requests causes one event. It may be used concurrently. The zero
 // value is ready to use.
 type ReportedLimits struct {
-	mu    sync.Mutex
-	until map[string]time.Time // by the counter's key
+	mu   sync.Mutex
+	full map[string]record.FullError // by the counter's key
 }
 
 const maxReported = 10_000
 
-// FirstTime reports whether full has not been reported in this window yet.
+// FirstTime reports whether full has not been reported in this window yet. A counter that
+// fills again after its limit was raised has not.
 func (t *ReportedLimits) FirstTime(now time.Time, full *record.FullError) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now.Before(t.until[full.Key]) {
+	if before := t.full[full.Key]; now.Before(before.Until) && before.Limit == full.Limit {
 		return false
 	}
-	if t.until == nil {
-		t.until = map[string]time.Time{}
+	if t.full == nil {
+		t.full = map[string]record.FullError{}
 	}
-	if len(t.until) >= maxReported {
-		for key, until := range t.until {
-			if !now.Before(until) {
-				delete(t.until, key)
-			}
-		}
+	if len(t.full) >= maxReported {
+		maps.DeleteFunc(t.full, func(_ string, f record.FullError) bool { return !now.Before(f.Until) })
 	}
-	if len(t.until) >= maxReported {
-		clear(t.until) // reporting twice is better than never
+	if len(t.full) >= maxReported {
+		clear(t.full) // reporting twice is better than never
 	}
-	t.until[full.Key] = full.Until
+	t.full[full.Key] = *full
 	return true
 }

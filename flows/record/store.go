@@ -467,6 +467,7 @@ func CheckOnly(counters ...Counter) []Counter {
 // FullError says that a Counter is at its limit.
 type FullError struct {
 	Key   string
+	Limit int // of the Counter
 	Until time.Time
 }
 

@@ -9,16 +9,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// Attempts makes the attempts of clients, which count where their limits say.
+// Attempts begins the attempts of clients, and reports which limits they have reached.
 type Attempts struct {
 	*Config
-	*Secrets
-	*Journal
+	secrets *Secrets
+	journal *Journal
 }
 
 // Attempt returns a new attempt of a client at the address. Its error is that of Keys.
 func (t *Attempts) Attempt(ctx context.Context, company *tenant.Company, address string) (limits.Attempt, error) {
-	keys, err := t.Keys(ctx)
+	keys, err := t.secrets.Keys(ctx)
 	at := t.attempt(company, address)
 	at.Keys = keys
 	return at, err
@@ -52,7 +52,7 @@ func (t *Attempts) spentPrivate(ctx context.Context, e record.Event, err error) 
 	}
 	if t.Node.reported.FirstTime(t.Now(), full) {
 		e.Name = limits.LimitOf(full.Key)
-		t.Emit(ctx, e)
+		t.journal.Emit(ctx, e)
 	}
 	return errBudgetSpent
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// An Authorizer lets requests pass that have a valid token, and no others. It reads the
-// stores and extends sessions; what it changes opens nothing.
+// An Authorizer says which requests have a valid token. It only reads the stores, apart from
+// how long a session lasts and when a token was used.
 type Authorizer struct {
 	*Config
 

@@ -65,7 +65,7 @@ func CheckOwner(company *tenant.Company, a record.Account) error {
 	case byCode && (a.Phone == "" || !code), !byCode && company.NeedsSecondFactor(a) && !code:
 		return ErrNoSecondFactor
 	case !byCode && !company.HasPassword(a):
-		return wire.ErrPasswordInvalid
+		return wire.ErrUserRestricted
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 // Locks ends the locks that wrong attempts have caused.
 type Locks struct {
 	*Config
-	*Secrets
+	secrets *Secrets
 }
 
 // ClearAttempts resets the failure counts of these kinds, which also ends their locks: the
@@ -84,7 +84,7 @@ func (l *Locks) publicKeys(ctx context.Context, company *tenant.Company, a recor
 	if !company.Hardened {
 		return nil, nil
 	}
-	keys, err := l.Keys(ctx)
+	keys, err := l.secrets.Keys(ctx)
 	if err != nil {
 		return nil, err
 	}

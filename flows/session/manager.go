@@ -4,7 +4,7 @@
 // other proofs that lead from one step to the next.
 //
 // Start with Call, which is one request of a client. Then read Call.Enter for the steps
-// of a login and Authorizer for the protected path. Manager lists the other parts. The
+// of a login and Manager.Authorize for the protected path. Manager lists its parts. The
 // package does not know the routes: package flows decides which step follows which.
 package session
 
@@ -61,12 +61,12 @@ type Config struct {
 	warnings background.Warnings
 }
 
-// A Node is what a node knows beside its stores. Managers of the same stores may share it: an
-// outage of a store outlasts a reload, and so do full counters. The zero value is ready to use.
+// A Node is what a node remembers of its stores. Managers with the same Accounts may share it:
+// an outage of a store outlasts a reload, and so do full counters. The zero value is ready to
+// use.
 type Node struct {
-	known    atomic.Pointer[knownKeys] // nil until the first use
-	reading  sync.Mutex                // held while the secrets are read
-	reported limits.ReportedLimits     // which full counters were reported
+	secrets  knownSecrets
+	reported limits.ReportedLimits
 	traffic  limits.Traffic
 }
 
@@ -91,15 +91,13 @@ type Manager struct {
 // New returns the Manager of a Config, which it keeps.
 func New(c *Config) *Manager {
 	c.Node = cmp.Or(c.Node, new(Node))
-	m := &Manager{Config: c, Journal: &Journal{Config: c}}
-	m.Secrets = &Secrets{Config: c, Journal: m.Journal}
-	m.Attempts = &Attempts{Config: c, Secrets: m.Secrets, Journal: m.Journal}
-	m.Authorizer = &Authorizer{Config: c}
-	m.Passwords = &Passwords{Config: c}
-	m.Locks = &Locks{Config: c, Secrets: m.Secrets}
-	m.Revoker = &Revoker{Config: c, Journal: m.Journal}
-	m.Messenger = &Messenger{Config: c, Attempts: m.Attempts}
-	return m
+	journal := &Journal{Config: c}
+	secrets := &Secrets{Config: c, journal: journal}
+	attempts := &Attempts{Config: c, secrets: secrets, journal: journal}
+	return &Manager{
+		Config: c, Authorizer: &Authorizer{Config: c}, Attempts: attempts, Passwords: &Passwords{c}, Locks: &Locks{c, secrets},
+		Revoker: &Revoker{c, journal}, Messenger: &Messenger{Config: c, attempts: attempts}, Journal: journal, Secrets: secrets,
+	}
 }
 
 func (c *Config) after(d time.Duration) <-chan time.Time {

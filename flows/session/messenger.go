@@ -22,10 +22,13 @@ import (
 // A Messenger sends messages to the owners of accounts.
 type Messenger struct {
 	*Config
-	*Attempts
+	attempts *Attempts
 
 	tasks background.Tasks
 }
+
+// Waiting returns the number of messages that are being sent in the background.
+func (m *Messenger) Waiting() int { return m.tasks.Waiting() }
 
 // Bounds of the random delay of a message that an answer must not reveal.
 const (
@@ -166,7 +169,7 @@ func (m *Messenger) notify(ctx context.Context, company *tenant.Company, a recor
 // owner would get no notice. Mails have a budget for each account, and those that a login
 // causes, which changes nothing, a smaller one. The last mail of the budget says so.
 func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, msg *message.Message) error {
-	at, err := m.Attempt(ctx, company, "")
+	at, err := m.attempts.Attempt(ctx, company, "")
 	if err != nil {
 		return err
 	}
@@ -178,7 +181,7 @@ func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a
 		if msg.Type == message.NoticeNewDevice {
 			counters = append(counters, at.AccountMails(id+"/notices")...)
 		}
-		if err := m.chargePrivate(ctx, spent, counters...); err != nil {
+		if err := m.attempts.chargePrivate(ctx, spent, counters...); err != nil {
 			return err
 		}
 		_, msg.Last = errors.AsType[*record.FullError](m.Sessions.Charge(ctx, m.Now(), last...))
@@ -187,7 +190,7 @@ func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a
 	spent.Country = smsCountry(company, msg.To)
 	counters := append(at.PhoneSMS(msg.To+"/notices"), at.CompanySMS()...)
 	country, _ := at.CountrySMS(msg.To) // no error: notify has checked that the country is allowed
-	return m.chargePrivate(ctx, spent, append(counters, country...)...)
+	return m.attempts.chargePrivate(ctx, spent, append(counters, country...)...)
 }
 
 // Notify tells the owner of an account what the call's client did.

@@ -48,7 +48,7 @@ func (c *Call) abandon(ctx context.Context, hash record.TokenHash) {
 // A Revoker ends the sessions that a change of an account or a company ends.
 type Revoker struct {
 	*Config
-	*Journal
+	journal *Journal
 }
 
 // RevokeAll revokes the sessions of older session generations of an account or a
@@ -66,7 +66,7 @@ func (r *Revoker) RevokeAll(ctx context.Context, e record.Revocation, by record.
 		r.Warn("sessions were revoked that could not be listed, so they are not in the audit log", "company", e.Company, "error", unlisted)
 	}
 	for _, event := range events {
-		r.Emit(ctx, event)
+		r.journal.Emit(ctx, event)
 	}
 	if e.Account != 0 && e.Keep != (record.TokenHash{}) {
 		if err := r.refresh(ctx, e); err != nil {

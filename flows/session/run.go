@@ -81,9 +81,6 @@ func (m *Manager) Sweep(ctx context.Context) {
 	background.Maintain(m.Log, "sweeping the sessions", func() error { return m.Sessions.Sweep(ctx, m.Now()) })
 }
 
-// Waiting returns the number of messages that are being sent in the background.
-func (m *Messenger) Waiting() int { return m.tasks.Waiting() }
-
 // Close waits for the background tasks, each of which has a time limit. Tasks that
 // requests start later are dropped.
 func (m *Manager) Close() {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -14,7 +16,7 @@ import (
 // Secrets reads the secrets of the store, and can replace them.
 type Secrets struct {
 	*Config
-	*Journal
+	journal *Journal
 }
 
 // Rekey gives the store a new secret after the present one has leaked. Sessions, passkeys,
@@ -42,6 +44,12 @@ const (
 	resealPage = 500
 )
 
+// knownSecrets are those that a node has read.
+type knownSecrets struct {
+	known   atomic.Pointer[knownKeys] // nil until the first use
+	reading sync.Mutex                // held while the secrets are read
+}
+
 // knownKeys are the keys of a node, or why it has none, and when it reads the secrets again.
 type knownKeys struct {
 	keys *tokens.Keys
@@ -53,18 +61,18 @@ type knownKeys struct {
 // answer, it returns those that the node knows; only without any, the error is
 // wire.ErrUnavailable.
 func (s *Secrets) Keys(ctx context.Context) (*tokens.Keys, error) {
-	known := s.Node.known.Load()
+	known := s.Node.secrets.known.Load()
 	if known != nil && s.Now().Before(known.due) {
 		return known.keys, known.err
 	}
 	defer record.SpendStoreTime(ctx)()
 	if known == nil || known.keys == nil || s.Now().Sub(known.due) > readSecrets { // the node had nothing to do, and may know too little
-		s.Node.reading.Lock()
-	} else if !s.Node.reading.TryLock() {
+		s.Node.secrets.reading.Lock()
+	} else if !s.Node.secrets.reading.TryLock() {
 		return known.keys, nil
 	}
-	defer s.Node.reading.Unlock()
-	if now := s.Node.known.Load(); now != known {
+	defer s.Node.secrets.reading.Unlock()
+	if now := s.Node.secrets.known.Load(); now != known {
 		return now.keys, now.err // another call has read them meanwhile
 	}
 	next := &knownKeys{due: s.Now().Add(readSecrets)}
@@ -82,7 +90,7 @@ func (s *Secrets) Keys(ctx context.Context) (*tokens.Keys, error) {
 			next.err = wire.Unavailable("loading the store's secrets", err)
 		}
 	}
-	s.Node.known.Store(next)
+	s.Node.secrets.known.Store(next)
 	return next.keys, next.err
 }
 
@@ -111,7 +119,7 @@ func (s *Secrets) Rekey(ctx context.Context, event record.Event) (done Rekeyed, 
 		} else if err != nil {
 			return done, wire.Unavailable("storing a secret", err)
 		}
-		s.Emit(ctx, event)
+		s.journal.Emit(ctx, event)
 	}
 	done.Next = newest.Begins.Add(tokens.Overlap).UTC()
 	select {

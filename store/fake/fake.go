@@ -432,7 +432,7 @@ func (s *Sessions) full(now time.Time, counters []record.Counter) error {
 			has = count{until: stored(now.Add(c.Window))}
 		}
 		if has.n+charged[c.Key] >= c.Limit {
-			return &record.FullError{Key: c.Key, Until: has.until}
+			return &record.FullError{Key: c.Key, Limit: c.Limit, Until: has.until}
 		}
 		if c.IsCharged() {
 			charged[c.Key]++

@@ -456,7 +456,7 @@ func asFull(counters []record.Counter, answer []any) error {
 		return nil
 	}
 	full := counters[answer[0].(int64)-1]
-	return &record.FullError{Key: full.Key, Until: record.FromMicros(answer[1].(int64))}
+	return &record.FullError{Key: full.Key, Limit: full.Limit, Until: record.FromMicros(answer[1].(int64))}
 }
 
 // Sweep does nothing but check ctx: Redis deletes expired keys itself.

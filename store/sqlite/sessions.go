@@ -349,7 +349,7 @@ func charge(ctx context.Context, q sqlstore.Queries, now time.Time, counters []r
 // full returns a FullError if a counter is at its limit. A counter whose limit
 // is 0 has no window, so the error says that it ends one Window from now.
 func full(ctx context.Context, q sqlstore.Queries, now time.Time, c record.Counter) error {
-	full := &record.FullError{Key: c.Key}
+	full := &record.FullError{Key: c.Key, Limit: c.Limit}
 	err := q.Row(ctx, fullCounter, c.Key, record.Micros(now), c.Limit).Scan(sqlstore.Time(&full.Until))
 	switch {
 	case err == nil:
@@ -357,7 +357,8 @@ func full(ctx context.Context, q sqlstore.Queries, now time.Time, c record.Count
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	case c.Limit <= 0:
-		return &record.FullError{Key: c.Key, Until: record.FromMicros(record.Micros(now.Add(c.Window)))}
+		full.Until = record.FromMicros(record.Micros(now.Add(c.Window)))
+		return full
 	}
 	return nil
 }

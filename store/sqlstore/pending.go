@@ -14,8 +14,10 @@ const addPending = `
 // revokeLater stores a pending revocation of an account and the outbox events of the change
 // that causes it, and removes the account's devices. The account's row must be locked.
 func (s Accounts) revokeLater(ctx context.Context, tx Queries, e record.Revocation, events []record.OutboxEvent) {
-	tx.Later(ctx, removeDevices, e.Company, e.Account, "")
-	tx.Later(ctx, forgetDevices, e.Company, e.Account)
+	if e.Generation != record.AllGenerations { // the account still exists
+		tx.Later(ctx, removeDevices, e.Company, e.Account, "")
+		tx.Later(ctx, forgetDevices, e.Company, e.Account)
+	}
 	tx.Later(ctx, addPending, e.Company, e.Account, e.Generation, e.Keep.Bytes())
 	s.insertEvents(ctx, tx, e.Company, e.Account, events)
 }
