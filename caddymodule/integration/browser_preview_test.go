@@ -246,6 +246,7 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"security-password":          `document.querySelector('#password [autocomplete=username]').value === 'alice@example.com'`,
 		"code-spent":                 `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Send a new code'`,
 		"code-resent":                `document.querySelector('#code-hint').textContent === 'The code expires in 5 minutes. ` + pageTexts()["code.auto"] + `' && document.querySelector('#code').offsetWidth < 240`,
+		"code-disclaimers":           `document.querySelector('#code-hint').textContent.trim() === 'The code expires in 5 minutes.'`, // with boxes below, no code is sent by itself
 		"newpassword-rules":          `document.querySelector('.rules li').textContent === '12 to 128 characters'`,
 		"security-password-disabled": `document.querySelector('#password .done').textContent.endsWith('choose “Forgot password?” on the login page.')`,
 		"security-passkey-last":      `document.querySelector('#passkeys .danger') === null`,
@@ -372,6 +373,21 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	})()`)
 	b.waits(`asked() > 0`)
 	is(`asked() === 1`)
+	// A screen stays until the answer has come.
+	stall := func() { b.eval(`(() => { globalThis.fetch = () => new Promise(() => {}); })()`) }
+	scene("password")
+	stall()
+	b.enters("password", "right")
+	b.chooses("recover.offer")
+	is(`document.querySelector('#password') !== null`)
+	scene("security-password")
+	stall()
+	b.types("current", "right")
+	b.enters("newpassword", "correct horse battery")
+	b.chooses("security.cancel")
+	b.chooses("security.phone.change")
+	is(`document.querySelector('#current') !== null && document.querySelector('#newphone') === null`)
+
 	scene("login-locked")
 	is(`document.querySelector('#screen .main').getAttribute('aria-disabled') === 'true'`)
 	b.submits()
@@ -387,6 +403,9 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	scene("login-locked")
 	b.types("login", "bob@example.com")
 	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
+	is(`document.querySelector('.alert p').textContent.trim() === ` + quote(pageTexts()["reason.lock.password"]))
+	b.eval(`new Promise((resume) => setTimeout(resume, 1500))`)
+	is(`document.querySelector('.alert') !== null`) // nothing is over for this one
 	b.chooses("lock.recover")
 	b.sees("recover", "#method")
 	scene("stepup-password-locked")

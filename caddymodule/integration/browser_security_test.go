@@ -92,6 +92,7 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	secret := strings.ReplaceAll(fmt.Sprint(b.eval(`document.querySelector('.secret').textContent`)), " ", "")
 	b.enters("code", neverShown(t, secret))
 	b.complainsOf("code", "error.auth.otp.invalid")
+	b.waits(`document.activeElement.id === 'code' && document.activeElement.value === ''`)
 	b.enters("code", appShows(t, secret, 0))
 	b.tells("app", "security.app.done")
 	b.shows("#said", "security.codes.app") // backup codes have come, so all sections are new

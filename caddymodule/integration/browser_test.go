@@ -478,6 +478,10 @@ func TestBrowserNeedsASecondFactorThatNoLoginAsksFor(t *testing.T) {
 	b.waits(`location.pathname === '/pay/x'`)
 	b.open(s.URL + "/acme/security") // the app is there to be removed, and so are its backup codes
 	b.sees("security", "main:has(#codes) #app .danger")
+	b.eval(`document.querySelector('#app .danger').click()`)
+	b.submits()
+	b.tells("app", "security.app.removed")
+	b.sees("security", "main:not(:has(#codes)) #app")
 
 	b = newBrowser(t)
 	b.open(s.URL + "/home")

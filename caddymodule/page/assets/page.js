@@ -98,6 +98,11 @@ const page = {
     if (make !== going) journey.arrive({ make, state: step.state, loginId: step.loginId, turn: this.turn }, ends.has(make));
   },
 
+  // turnTo shows another screen of a step, unless a request is under way: its answer does.
+  turnTo(step, make) {
+    if (!this.busy) this.show(step, { screen: make });
+  },
+
   // back shows the screen of an earlier entry of the history. If that is over, it shows
   // the nearest one before it that is not. Forward leads nowhere: what was undone must
   // be done again. Nor does Back after a mailed link, which works only once.
@@ -167,6 +172,8 @@ const page = {
   },
 
   async arrive(step, then, from) {
+    const code = $('#code', screen);
+    if (code) code.value = ''; // the next step has another one
     this.turn++;
     this.sent(step);
     this.unanswered = undefined;
@@ -271,8 +278,8 @@ const page = {
     const { code, reason } = error;
     const { step, config } = this;
     const ways = [];
-    if ((reason === 'lock.disabled' || reason === 'lock.password' && !config.hardened) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => step.recover ? this.show(step, { screen: recover }) : this.act(relogin, recover))); // a step-up has no recovery
-    if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup') && !step.codeSpent) ways.push(button(t('backup.offer'), () => this.show(step, { screen: useBackupCode })));
+    if ((reason === 'lock.disabled' || reason === 'lock.password' && !config.hardened) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => step.recover ? this.turnTo(step, recover) : this.act(relogin, recover))); // a step-up has no recovery
+    if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup') && !step.codeSpent) ways.push(button(t('backup.offer'), () => this.turnTo(step, useBackupCode)));
     if (isRenewals(reason) && !step.codeSpent) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
     if (/^recovery/.test(code) && config.recovery.length > 1) ways.push(t('recover.another'));
     const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers|lock\.disabled)/;
@@ -380,7 +387,8 @@ function lock(text, seconds, ways) {
   until = Date.now() + 1000 * seconds;
   const left = el('span', { 'aria-hidden': 'true' });
   wait = () => `${text} ${left.textContent}`;
-  const box = alert([el('span', {}, text), ' ', el('span', { class: 'visually-hidden' }, waitFor(seconds)), left], ...ways);
+  const first = el('span', { class: 'visually-hidden' }, waitFor(seconds));
+  const box = alert([el('span', {}, text), ' ', first, left], ...ways);
   const form = $('form', screen);
   const submit = form && $('.main', form);
   submit?.setAttribute('aria-disabled', 'true');
@@ -389,7 +397,12 @@ function lock(text, seconds, ways) {
     submit?.removeAttribute('aria-disabled');
   };
   // The lock may be only that of this account or way.
-  form?.addEventListener('input', ({ target }) => ['login', 'method'].includes(target.name) && release());
+  form?.addEventListener('input', ({ target }) => {
+    if (!['login', 'method'].includes(target.name)) return;
+    clearInterval(countdown);
+    release();
+    for (const part of [first, left]) part.remove();
+  });
   const tick = () => {
     const rest = Math.ceil((until - Date.now()) / 1000);
     left.replaceChildren(marked(waitFor(Math.max(rest, 0))));

@@ -64,7 +64,7 @@ const remembering = (page, name) => page.config.devices && choice(page, 'device'
 export const offersDevice = ({ devices, passkeys, oauth }) => devices && (passkeys || oauth.length > 0);
 
 // forgot leads to the recovery.
-const forgot = (page, step) => page.config.recovery.length > 0 && button(t('recover.offer'), () => page.show(step, { screen: recover }));
+const forgot = (page, step) => page.config.recovery.length > 0 && button(t('recover.offer'), () => page.turnTo(step, recover));
 
 // login asks for a login id. It knows that of a user who is logged in and must log in again.
 export function login(page, step) {
@@ -121,14 +121,14 @@ function checkPassword(page, step) {
 }
 
 // codeField is for a code with this number of digits. It takes them out of a message that
-// is pasted, and sends a whole code by itself, unless something else is missing.
-export function codeField({ length, hint, ...attributes }) {
+// is pasted, and with auto sends a whole code by itself.
+export function codeField({ length, hint, auto = true, ...attributes }) {
   const digits = `\\p{Nd}(?:[\\p{Zs}\\p{Pd}\\p{Cf}]?\\p{Nd}){${length - 1}}`; // in groups, as people write them
   const whole = new RegExp(`^\\s*${digits}\\s*$`, 'u');
   const within = new RegExp(`(?:^|\\P{Nd})(${digits})(?!\\p{Nd})`, 'u'); // Safari 16.0 has no lookbehind
   const made = field({
     name: 'code', label: t('code.label'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code digits', maxlength: '16', dir: 'ltr', ...attributes,
-    hint: el('p', { class: 'hint' }, hint, ' ', t('code.auto')),
+    hint: el('p', { class: 'hint' }, hint, ' ', auto && t('code.auto')),
     onpaste(event) {
       const found = within.exec(event.clipboardData.getData('text'))?.[1];
       if (!found) return;
@@ -137,7 +137,7 @@ export function codeField({ length, hint, ...attributes }) {
       event.target.dispatchEvent(new Event('input'));
     },
     oninput({ target }) {
-      if (whole.test(target.value) && !target.form.querySelector('#disclaimers input:not(:checked)')) target.form.requestSubmit();
+      if (auto && whole.test(target.value)) target.form.requestSubmit();
     },
   });
   $('input', made).style.setProperty('--digits', length);
@@ -204,7 +204,7 @@ function spent(page, step, then, ...more) {
   };
 }
 
-const useBackup = (page, step) => takes(step, 'backup') && button(t('backup.offer'), () => page.show(step, { screen: useBackupCode }));
+const useBackup = (page, step) => takes(step, 'backup') && button(t('backup.offer'), () => page.turnTo(step, useBackupCode));
 
 // lost says what to do without the phone.
 const lost = (page, backup) => (backup || page.support().length > 0) && el('details', {},
@@ -222,7 +222,7 @@ function checkOTP(page, step) {
       form(page, ({ code, disclaimers }) => step.checkOTP(code, { acceptDisclaimers: disclaimers }),
         who(page, step),
         page.config.skipSecondFactor && remembering(page, 'code.device'), // before the code, which is sent by itself
-        codeField({ length: step.phone ? page.config.otp.length : appDigits, hint: validity(page, step) }),
+        codeField({ length: step.phone ? page.config.otp.length : appDigits, hint: validity(page, step), auto: step.disclaimers.length === 0 }),
         consent(page, step.disclaimers),
         submit(t('code.submit'))),
       links(
@@ -250,7 +250,7 @@ export function useBackupCode(page, step) {
       links(
         step.notice === 'sms.exhausted'
           ? takes(step, 'sms') && resend(page, t('code.resend'), step, { then: checkOTP })
-          : button(t('backup.back'), () => page.show(step, { screen: checkOTP }))),
+          : button(t('backup.back'), () => page.turnTo(step, checkOTP))),
       lost(page),
     ],
   };
@@ -356,7 +356,7 @@ export function recover(page, step) {
       methods.length > 1 && choices('method', t('recover.how'), methods.map((method) => ({ value: method, label: t(`recover.${method}`), checked: method === first }))),
       element,
       submit(t('code.submit'))),
-      links(button(t('recover.stop'), () => page.show(step))),
+      links(button(t('recover.stop'), () => page.turnTo(step, step.state === 'linkmailed' ? login : undefined))),
     ],
   };
 }
@@ -385,8 +385,8 @@ function linkMailed(page, step) {
       el('p', { class: 'lead' }, isShown(step.email) ? isolated('mail.text', 'email', step.email) : t('mail.textsomewhere')),
       el('p', { class: 'hint' }, t('mail.hint')),
       links(
-        button(t('mail.again'), () => page.show(step, { screen: recover })),
-        button(t('login.back'), () => page.show(step, { screen: login }))),
+        button(t('mail.again'), () => page.turnTo(step, recover)),
+        button(t('login.back'), () => page.turnTo(step, login))),
     ],
   };
 }
@@ -403,7 +403,7 @@ export function openLink(page, step) {
     body: [
       el('p', { class: 'lead' }, t(`${kind}.text`)),
       form(page, () => step.checkLink(page.link), submit(t(isWelcome(page) ? 'welcome.submit' : 'code.submit'))),
-      links(button(t('login.back'), () => page.show(step, { screen: login }))),
+      links(button(t('login.back'), () => page.turnTo(step, login))),
     ],
   };
 }
@@ -417,8 +417,8 @@ export function deadLink(page, step) {
     body: [
       el('p', { class: 'lead' }, t(page.unanswered === openLink ? 'deadlink.lost' : 'deadlink.text')),
       el('p', { class: 'stack' },
-        renewable && button(t('deadlink.again'), () => page.show(step, { screen: recover }), 'main'),
-        button(t('login.back'), () => page.show(step, { screen: login }), renewable ? 'other' : 'main')),
+        renewable && button(t('deadlink.again'), () => page.turnTo(step, recover), 'main'),
+        button(t('login.back'), () => page.turnTo(step, login), renewable ? 'other' : 'main')),
       page.support().length > 0 && links(...page.support()),
     ],
   };

@@ -96,6 +96,7 @@ function fail(section, dialog, error, asks) {
   const text = [own, waits && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
   const name = typing ? input : fieldOf(error, fields);
   if (!name || !complain(name, text)) tell(section, text, true);
+  else if (code === 'auth.otp.invalid') $('#code').value = ''; // it does not work again
 }
 
 // tell shows what happened in a section, and announces it.
@@ -151,12 +152,13 @@ const change = (section, dialog, work, text) => act(section, dialog, async () =>
 // Elements
 
 const actions = (...content) => el('div', { class: 'actions' }, content);
-const cancel = (section) => button(t('security.cancel'), () => close(section), 'quiet');
+// While a request is under way, its dialog stays: the answer has its place there.
+const cancel = (section) => button(t('security.cancel'), () => acting || close(section), 'quiet');
 
 // opens returns a button that opens a dialog. It is red for what destroys. of is the id of
 // the element of a list that it is for.
 const opens = (section, dialog, text, { destroys = false, of } = {}) => el('button', {
-  type: 'button', class: destroys ? 'quiet danger' : 'quiet', 'aria-describedby': of, onclick: () => open(section, dialog),
+  type: 'button', class: destroys ? 'quiet danger' : 'quiet', 'aria-describedby': of, onclick: () => acting || open(section, dialog),
 }, text);
 
 // row shows something, with what can be done about it beside it.
@@ -331,13 +333,14 @@ const states = {
 // isAsked reports whether logins of the user can ask for a second factor.
 const isAsked = () => factors.secondFactorPolicy !== 'off' && factors.passwordSet;
 
-// Whether a path that needs two factors has led here, where the user has only one.
-const lacks = new URLSearchParams(location.search).has('mfa');
+// Whether a path that needs two factors has led here, where the user has only one. An app
+// that was there has the same effect, so its section stays once it was shown.
+let lacks = new URLSearchParams(location.search).has('mfa');
 
 // visible lists the sections to show. An app is only a second factor, of logins or of paths
 // that need two. A backup code replaces any code, also that of a login without a password.
 function visible() {
-  const second = isAsked(), app = second || factors.totp || lacks;
+  const second = isAsked(), app = second || (lacks ||= factors.totp);
   const replaces = second ? factors.secondFactor : factors.totp || !factors.passwordSet && factors.userPhone;
   for (const kind in contacts) contacts[kind].shown ||= factors[kind] || factors.provable.includes(kind);
   return ['password', ...Object.keys(contacts).filter((kind) => contacts[kind].shown), ...config.passkeys ? ['passkeys'] : [], ...second ? ['twostep'] : [], ...app ? ['app'] : [], ...codes || replaces ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : [], ...config.issuedTokens ? ['tokens'] : []];

@@ -138,6 +138,7 @@ export const scenes = {
   'password-captcha': { ...password, session: step('checkpassword', { captcha_required: true }) },
   'password-disclaimers': { ...password, session: step('checkpassword', { disclaimers_required }), act: enter('password', 'right') },
   'code': code,
+  'code-disclaimers': { ...code, session: { ...code.session, disclaimers_required } },
   'code-choices': { ...code, config: { devices: true, skip_second_factor: true } },
   'code-expired': { ...code, config: { otp: { length: 6, ttl: 0 } } },
   'code-wrong': { ...code, ...refused('auth/checkotp', fails(401, 'auth.otp.invalid'), enterCode) },
