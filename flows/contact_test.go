@@ -21,7 +21,7 @@ func (b *harness) asUser(token string, change func(*manage.Self) error) error {
 	if err = self.BeginChange(b.t.Context(), "change"); err == nil {
 		err = manage.ForUser(change(self))
 	}
-	self.EndChange(b.t.Context(), err)
+	self.EndChange(b.t.Context(), err, false)
 	return err
 }
 

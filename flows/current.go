@@ -26,6 +26,11 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
+	if r.Credentials != nil {
+		if r.Authorization, err = r.Credentials(); err != nil {
+			return Reply{}, err
+		}
+	}
 	c, err := s.findCall(ctx, company, key, session.Requirement{Company: company.Code}, r)
 	if errors.Is(err, wire.ErrSessionInvalid) {
 		err = wire.ErrTokenInvalid // an issued token has no session to tell of

@@ -130,7 +130,7 @@ func TestAChangeThatFailsIsGivenBack(t *testing.T) {
 		if err = self.BeginChange(t.Context(), "backup codes"); err == nil {
 			_, err = self.NewOwnBackupCodes(t.Context())
 		}
-		self.EndChange(t.Context(), err)
+		self.EndChange(t.Context(), err, false)
 		return err
 	}
 	for range 40 {

@@ -101,15 +101,16 @@ func TestALeaseIsRenewed(t *testing.T) {
 
 // A store that does not answer for some seconds, or whose answer is lost, costs no answer.
 func TestAFailoverLosesNoAnswer(t *testing.T) {
-	loses := "" // the call whose answer is lost
-	var down time.Time
+	var loses atomic.Value // the call whose answer is lost
+	var down atomic.Pointer[time.Time]
+	down.Store(new(time.Time))
 	link := func(ctx context.Context, what string, call func() error) error {
-		if time.Now().Before(down) {
+		if time.Now().Before(*down.Load()) {
 			return errDown
 		}
 		err := call()
-		if what == loses {
-			loses, err = "", errDown
+		if loses.CompareAndSwap(what, "") {
+			err = errDown
 		}
 		return err
 	}
@@ -118,10 +119,10 @@ func TestAFailoverLosesNoAnswer(t *testing.T) {
 		background.Later = func(f func()) { go f() }
 		for i, lost := range []string{"", "sessions.keep", "sessions.claim"} {
 			background.Key = fmt.Sprint(i)
-			loses = lost
+			loses.Store(lost)
 			work := func(context.Context) []byte {
 				if lost == "" {
-					down = time.Now().Add(5 * time.Second)
+					down.Store(new(time.Now().Add(5 * time.Second)))
 				}
 				return []byte("answer")
 			}
@@ -129,7 +130,7 @@ func TestAFailoverLosesNoAnswer(t *testing.T) {
 			if begun := lost != "sessions.claim"; begun != (err == nil) {
 				t.Fatalf("lost %q: %v", lost, err)
 			}
-			time.Sleep(time.Until(down))
+			time.Sleep(time.Until(*down.Load()))
 			asked := time.Now()
 			answer, replayed, err := s.Once(t.Context(), background, work)
 			if string(answer) != "answer" || replayed != (lost != "sessions.claim") || err != nil || time.Since(asked) > 3*time.Second {

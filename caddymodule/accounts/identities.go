@@ -80,7 +80,7 @@ func (c *Call) one() (a record.Account, asked bool, err error) {
 			a, err = c.admin.ByIdentity(c.ctx, wanted)
 		}
 	case byLoginID:
-		a, err = c.admin.ByLoginID(c.ctx, c.loginID())
+		a, err = c.admin.ByLoginID(c.ctx, c.loginID("login_id"))
 	}
 	if errors.Is(err, record.ErrNotFound) {
 		return record.Account{}, true, nil

@@ -18,13 +18,13 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// loginID returns the login id in the query. In a query, + stands for a space, and
+// loginID returns the login id in a parameter of the query. In a query, + stands for a space, and
 // many clients forget to escape the + of a phone or an email. Neither can contain a
 // space, so loginID reads a space in them as a +.
-func (c *Call) loginID() string {
+func (c *Call) loginID(parameter string) string {
 	const plus = "\x00"
 	query, _ := url.ParseQuery(strings.ReplaceAll(c.URL.RawQuery, "+", "%00")) // parseQuery has checked that it is well-formed
-	id := query.Get("login_id")
+	id := query.Get(parameter)
 	if digits, ok := strings.CutPrefix(id, plus); ok && strings.IndexAny(digits, "0123456789") == 0 {
 		id = "+" + digits
 	}
@@ -167,7 +167,7 @@ func (c *Call) Explain() error {
 	if err != nil {
 		return err
 	}
-	found, err := c.admin.Explain(c.ctx, c.loginID(), address)
+	found, err := c.admin.Explain(c.ctx, c.loginID("login_id"), address)
 	findings := make([]api.Finding, len(found))
 	for i, f := range found {
 		findings[i] = api.Finding{Check: "login", Result: api.OK, Message: f.Message}

@@ -21,21 +21,21 @@ func (c *Call) messages() error {
 		return &Error{Status: http.StatusNotFound, Field: "company", Message: "the company captures no messages: configure sms capture or mail capture"}
 	}
 	after, err := int64(0), error(nil)
-	if c.query.Has("after") {
-		if after, err = strconv.ParseInt(c.query.Get("after"), 10, 64); err != nil {
+	if sent := c.query.Get("after"); sent != "" {
+		if after, err = strconv.ParseInt(sent, 10, 64); err != nil {
 			return &manage.FieldError{Field: "after", Message: "it must be the next of an answer"}
 		}
 	}
 	wait := time.Duration(0)
-	if c.query.Has("wait") {
-		if wait, err = parseWait(c.query.Get("wait")); err != nil || wait < 0 || wait > maxWait {
+	if sent := c.query.Get("wait"); sent != "" {
+		if wait, err = parseWait(sent); err != nil || wait < 0 || wait > maxWait {
 			return &manage.FieldError{Field: "wait", Message: "it must be a duration of at most 30s, such as 10s"}
 		}
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), wait)
 	defer cancel()
 	answer := api.Messages{Messages: []api.Message{}, Next: strconv.FormatInt(after, 10)}
-	for _, m := range captured.List(ctx, c.admin.Company.Code, typed.LoginID(c.query.Get("to"), c.admin.Company.PhoneRegion), after) {
+	for _, m := range captured.List(ctx, c.admin.Company.Code, typed.LoginID(c.loginID("to"), c.admin.Company.PhoneRegion), after) {
 		answer.Next = strconv.FormatInt(m.Number, 10)
 		answer.Messages = append(answer.Messages, api.Message{
 			ID: m.ID, Time: m.Time.UTC(), Type: m.Type, To: m.To, Code: m.Code, Link: m.Link, Text: m.Text,

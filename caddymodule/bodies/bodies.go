@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Within is how long a client may take to send a body.
@@ -144,9 +145,10 @@ const Challenge = `Bearer realm="mnemogate"`
 const retrySpread = 3 * time.Second
 
 // SetRetryAfter sets the header Retry-After of an answer. With 429 it is when the limit
-// ends. With 503 it is at least the time.
+// ends. With 503 it is at least the time, and exactly the time if that is the client's own, as
+// when its budget opens again.
 func SetRetryAfter(header http.Header, status int, after time.Duration) {
-	if status == http.StatusServiceUnavailable {
+	if status == http.StatusServiceUnavailable && after <= wire.RetrySoon {
 		after += rand.N(retrySpread)
 	}
 	header.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))

@@ -159,9 +159,6 @@ func (h *Handler) identify(r *http.Request, s *stream) {
 	}
 	delete(r.Header, apiKeyHeader)
 	h.dropCookies(r)
-	if r.Header[socketProtocols] != nil {
-		takeSocketTokens(r.Header) // also without the option, which clients may still use
-	}
 	if !anonymous {
 		h.setIdentity(r.Header, r, &s.session, s.assertion)
 	}

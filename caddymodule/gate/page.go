@@ -61,7 +61,9 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 	_, rest := split(h.BasePath, r.URL.EscapedPath())
 	p := h.pageOf(t.company).page
 	if t.kind == pageFile {
-		p.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
+		if !p.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix)) {
+			return nil, wire.ErrNoRoute
+		}
 		return nil, nil
 	}
 	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}

@@ -33,9 +33,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		switch r.Method {
 		case http.MethodGet:
-			if request.Authorization, err = h.credentials(r); err == nil {
-				reply, err = service.Current(r.Context(), request)
-			}
+			reply, err = service.Current(r.Context(), request)
 		case http.MethodPost:
 			reply, err = h.moveToCookie(w, r, service, request)
 		case http.MethodDelete:

@@ -34,7 +34,11 @@ func TestCapturedMessages(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			token := a.wantState(record.CheckOTP).token()
-			messages, _ := next("wait=30&to=" + url.QueryEscape(phone))
+			query := "wait=30&after=&to=" + phone // many clients forget to escape the +
+			if i%2 == 0 {
+				query = "wait=30&to=" + url.QueryEscape(phone)
+			}
+			messages, _ := next(query)
 			if len(messages) != 1 {
 				t.Errorf("%s has %d messages", name, len(messages))
 				return

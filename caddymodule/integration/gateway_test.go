@@ -401,13 +401,24 @@ func TestGatewaysOfCountries(t *testing.T) {
 	gateway := func(sink *webhookSink, block string) string {
 		return fmt.Sprintf("sms webhook %s {\nsecret %s\n%s\n}\n", sink.URL, smsSecret, block)
 	}
-	s := startSite(t, siteConfig{company: roomy + gateway(dutch, "name dutch\ncountries +31") + gateway(others, "countries +370\nheader X-Name dutch") +
+	s := startSite(t, siteConfig{company: roomy + gateway(dutch, "countries +31") + gateway(others, "countries +370\nheader X-Name dutch") +
 		account("anna", "phone +31612345678\nsecond_factor") + account("jonas", "phone +37060000001\nsecond_factor") + account("max", "phone +4915112345678\nsecond_factor")})
 	s.credentials("anna", testPassword).wantState(record.CheckOTP)
 	s.credentials("jonas", testPassword).wantState(record.CheckOTP)
 	if len(dutch.of("otp.login")) != 1 || len(others.of("otp.login")) != 1 {
 		t.Errorf("%d and %d messages", len(dutch.of("otp.login")), len(others.of("otp.login")))
 	}
+	s.admin("POST", "contacts", fields{"phone": "+37060000009"}).wantStatus(http.StatusAccepted)
+	first, second := "127.0.0.1", strings.TrimPrefix(others.URL, "http://") // two on one host
+	s.eventually("the gateways in the audit log", func() bool {
+		lines := strings.Split(s.log(), "\n")
+		has := func(event, country, gateway string) bool {
+			return slices.ContainsFunc(lines, func(line string) bool {
+				return strings.Contains(line, event) && strings.Contains(line, `"country":"`+country+`"`) && strings.Contains(line, `"gateway":"`+gateway+`"`)
+			})
+		}
+		return has("checkcredentials", "31", first) && has("checkcredentials", "370", second) && has("contact.code_sent", "370", second)
+	})
 	s.credentials("max", testPassword).want(wire.ErrRestricted).wantReason("limit.sms_country")
 	dutch.answer(http.StatusBadRequest)
 	s.credentials("anna", testPassword).want(wire.ErrUnavailable)

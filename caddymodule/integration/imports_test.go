@@ -27,7 +27,7 @@ var allowedImports = map[string][]string{
 	"caddymodule/bypass":           {"caddymodule/app", "caddymodule/bodies", "caddymodule/guest"},
 	"caddymodule/page":             {"caddymodule/guest", "flows/message"},
 	"caddymodule/captured":         {"flows/message", "flows/typed"},
-	"caddymodule/bodies":           {"flows/panics"},
+	"caddymodule/bodies":           {"flows/panics", "flows/wire"},
 	"caddymodule/policy":           {"caddymodule/breached", "caddymodule/guest", "caddymodule/passkey", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/typed"},
 	"caddymodule/breached":         {"caddymodule/guest", "flows/panics", "flows/tenant"},
 	"caddymodule/app":              {"caddymodule/guest", "caddymodule/hashing", "caddymodule/logs", "caddymodule/passkey", "caddymodule/policy", "flows", "flows/assertion", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/typed", "flows/wire", "store", "store/causes", "store/memory"},

@@ -72,6 +72,13 @@ func TestARequestIsAnsweredAgain(t *testing.T) {
 		s.do(check(code)).want(wire.ErrTokenInvalid) // as without the header
 		s.twice(func() *http.Request { return s.postRequest("acme", testKey, "auth/logout", token, nil) }).wantStatus(200)
 	})
+	s.run("with a cookie that the route does not take", func(t *testing.T) {
+		s.twice(func() *http.Request {
+			r := login("alice@example.com")
+			r.Header.Set("Cookie", cookieName+"=x; "+cookieName+"=y")
+			return r
+		}).wantState(record.CheckPassword)
+	})
 	s.run("a wrong password", func(t *testing.T) {
 		token := s.do(login("alice@example.com")).wantState(record.CheckPassword).token()
 		s.twice(func() *http.Request {

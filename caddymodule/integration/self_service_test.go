@@ -356,6 +356,7 @@ func TestEachKindOfChangeHasABudget(t *testing.T) {
 	token, other := s.login("alice@example.com"), s.login("frank")
 	for range 31 {
 		s.me("POST", "password", token, fields{"new_password": 1}).want(wire.ErrValidation)
+		s.me("POST", "totp/confirm", token, fields{"code": "12345"}).want(wire.ErrValidation)
 	}
 	for range 30 {
 		s.me("POST", "password", token, fields{"current_password": testPassword, "new_password": "short"}).want(wire.ErrQuality)

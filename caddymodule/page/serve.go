@@ -147,20 +147,19 @@ func (p *Page) filesAt(base, company string) string {
 	return base + "/" + company + "/" + Prefix + p.version + "/"
 }
 
-// ServeFile answers with a file. name is the part of the path after Prefix.
-func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
+// ServeFile answers with a file, if there is one. name is the part of the path after Prefix.
+func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) (found bool) {
 	version, name, _ := strings.Cut(name, "/")
 	f := p.files[name]
 	if f == nil {
-		w.Header().Set("Cache-Control", "no-store") // another node may have it
-		w.WriteHeader(http.StatusNotFound)
-		return
+		return false
 	}
 	keep := "no-cache" // for another version, which another node may have
 	if version == p.version {
 		keep = "public, max-age=31536000, immutable"
 	}
 	f.serve(w, r, keep)
+	return true
 }
 
 // scripts lists the modules of a kind of page. The first one starts it.

@@ -19,7 +19,7 @@ import (
 // An SMSGateway is one `sms` of a policy.
 type SMSGateway struct {
 	// The name in metrics, the audit log and `doctor`. Default: the host that the module
-	// calls, or else the module's name.
+	// calls, with the port if another gateway has this name, or else the module's name.
 	Name string `json:"name,omitempty"`
 
 	// The calling codes of the phones that this gateway serves, such as `+370`, or longer
@@ -33,7 +33,7 @@ type SMSGateway struct {
 // A MailGateway is one `mail` of a policy.
 type MailGateway struct {
 	// The name in metrics, the audit log and `doctor`. Default: the host that the module
-	// calls, or else the module's name.
+	// calls, with the port if another gateway has this name, or else the module's name.
 	Name string `json:"name,omitempty"`
 
 	// The module that sends the mails.
@@ -137,13 +137,18 @@ func loadGateway(ctx caddy.Context, before message.Gateways, host any, directive
 	if err != nil {
 		return nil, guest.Inside(directive, err)
 	}
+	taken := func() bool {
+		return slices.ContainsFunc(before, func(g *message.Gateway) bool { return g.Name == name })
+	}
 	if remote, ok := sender.(guest.Remote); ok && name == "" {
-		name, _, _ = net.SplitHostPort(remote.Endpoint())
+		if name, _, _ = net.SplitHostPort(remote.Endpoint()); taken() {
+			name = remote.Endpoint()
+		}
 	}
 	if module, ok := sender.(caddy.Module); ok && name == "" {
 		name = module.CaddyModule().ID.Name()
 	}
-	if slices.ContainsFunc(before, func(g *message.Gateway) bool { return g.Name == name }) {
+	if taken() {
 		return nil, fmt.Errorf("%s: two gateways have the name %s; write name and another one into the block of one", directive, name)
 	}
 	return append(before, &message.Gateway{Sender: sender, Name: name, Countries: countries}), nil

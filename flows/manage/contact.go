@@ -88,7 +88,9 @@ func (ad *Admin) sendContact(ctx context.Context, owner string, contact record.C
 	token, seconds, err := c.SendContact(ctx, owner, contact, value, a)
 	ad.emitLocks(ctx, &c.Attempt, a)
 	if err == nil {
-		ad.emit(ctx, ad.contactEvent(record.ContactCodeSent, contact, value, a))
+		sent := ad.contactEvent(record.ContactCodeSent, contact, value, a)
+		sent.Gateway = c.Event().Gateway
+		ad.emit(ctx, sent)
 	}
 	return SentContact{token, seconds}, err
 }

@@ -57,8 +57,13 @@ func (s *Self) BeginChange(ctx context.Context, kind string) error {
 }
 
 // EndChange gives back what a change has used up if err, its outcome, says that a service
-// did not answer.
-func (s *Self) EndChange(ctx context.Context, err error) { s.attempt.GiveBack(ctx, err) }
+// did not answer, or if the change was malformed: it could not be what its field needs.
+func (s *Self) EndChange(ctx context.Context, err error, malformed bool) {
+	if malformed {
+		err = wire.ErrUnavailable // it was no try, either
+	}
+	s.attempt.GiveBack(ctx, err)
+}
 
 // isUser reports whether the Admin is that of a Self.
 func (ad *Admin) isUser() bool { return ad.Actor == record.ActorUser }

@@ -42,7 +42,9 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string, once bool) error
 	if err != nil {
 		return err
 	}
-	ad.emit(ctx, ad.event(record.AccountWelcomed, a))
+	welcomed := ad.event(record.AccountWelcomed, a)
+	welcomed.Gateway = c.Event().Gateway
+	ad.emit(ctx, welcomed)
 	return nil
 }
 

@@ -115,6 +115,12 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 		if c.claimed(err) {
 			return wire.ErrTokenInvalid // another request with this token was faster
 		}
+		if errors.Is(err, record.ErrConflict) { // the account was changed during the login
+			c.loaded = nil
+			if _, revoked := c.LoadAccount(ctx); revoked != nil {
+				return revoked
+			}
+		}
 	case c.hidden: // a store can't replace a decoy's session by an account's; only one request had the code
 		if err = c.m.Sessions.Create(ctx, c.Now, next, counters...); err != nil {
 			break
@@ -302,8 +308,8 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 // a password after its SMS budget is used up, or while its gateway fails.
 var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 
-// enterCheckOTP takes the step to checkotp. If no SMS can be sent, or the gateway fails, an
-// account with backup codes still gets its session (contract, section 4, Second factor).
+// enterCheckOTP takes the step to checkotp. If no SMS may be sent, an account with backup codes
+// still gets its session (contract, section 4, Second factor), also if the gateway fails.
 func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 	st.byApp = st.Account.HasApp()
 	spare := st.Account.BackupCodes > 0 && st.Account.Phone != "" && !st.byApp

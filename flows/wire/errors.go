@@ -58,7 +58,7 @@ var (
 	// ErrPasswordSame is the auth.password.invalid of auth/setpassword.
 	ErrPasswordSame       = &Error{"auth.password.invalid", 422, "new_password is the current password. Choose a different one."}
 	ErrCredentialsInvalid = &Error{"auth.credentials.invalid", 401, "The login_id or the password is wrong. Ask for both again."}
-	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The code is wrong, expired or used. Request a new one before you try again."}
+	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The otp is wrong, expired or used. Request a new code before you try again."}
 	ErrBackupCodeInvalid  = &Error{"auth.backupcode.invalid", 401, "The backup_code is wrong or was used. Try another one with the same token."}
 	ErrDisclaimerInvalid  = &Error{"auth.disclaimer.invalid", 403, "Send the codes of all disclaimers_required in accept_disclaimers, with a new SMS code or passkey challenge if you sent one."}
 	ErrOAuthNotFound      = &Error{"auth.oauth.notfound", 404, "No account is linked to this user of the provider. Offer another way to log in."}                     // fixed
