@@ -417,7 +417,7 @@ func TestGatewaysOfCountries(t *testing.T) {
 				return strings.Contains(line, event) && strings.Contains(line, `"country":"`+country+`"`) && strings.Contains(line, `"gateway":"`+gateway+`"`)
 			})
 		}
-		return has("checkcredentials", "31", first) && has("checkcredentials", "370", second) && has("contact.code_sent", "370", second)
+		return has("checkcredentials", "+31", first) && has("checkcredentials", "+370", second) && has("contact.code_sent", "+370", second)
 	})
 	s.credentials("max", testPassword).want(wire.ErrRestricted).wantReason("limit.sms_country")
 	dutch.answer(http.StatusBadRequest)

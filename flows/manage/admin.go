@@ -86,7 +86,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 func (ad *Admin) IsUsable(a record.Account) bool {
 	recovered := a
 	recovered.PasswordHash = "set"
-	return a.Status != record.StatusActive || session.CheckOwner(ad.Company, a) == nil ||
+	return a.Status != record.StatusActive || len(a.Identities) > 0 || a.Passkeys > 0 || session.CheckOwner(ad.Company, a) == nil ||
 		ad.Company.CanRecover(a) && session.CheckOwner(ad.Company, recovered) == nil
 }
 
