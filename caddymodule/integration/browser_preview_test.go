@@ -248,6 +248,11 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"code-resent":                `document.querySelector('#code-hint').textContent === 'The code expires in 5 minutes. ` + pageTexts()["code.auto"] + `' && document.querySelector('#code').offsetWidth < 240`,
 		"code-disclaimers":           `document.querySelector('#code-hint').textContent.trim() === 'The code expires in 5 minutes.'`, // with boxes below, no code is sent by itself
 		"newpassword-rules":          `document.querySelector('.rules li').textContent === '12 to 128 characters'`,
+		"newpassword-unsure":         `document.querySelector('.rules .kept') !== null`,
+		"newpassword-weak":           `document.querySelector('.rules .kept') === null`,
+		"stepup-limit":               `document.querySelector('.alert').textContent.includes('Try again in 50 minutes.') && document.querySelector('.alert a[href=logout]') !== null`,
+		"security-codes":             `document.querySelector('.codes').translate === false`,
+		"security-app":               `document.querySelector('.secret').translate === false`,
 		"security-password-disabled": `document.querySelector('#password .done').textContent.endsWith('choose “Forgot password?” on the login page.')`,
 		"security-passkey-last":      `document.querySelector('#passkeys .danger') === null`,
 		"security-passkey-provider":  `document.querySelector('#passkeys .danger') !== null`,
@@ -373,6 +378,29 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	})()`)
 	b.waits(`asked() > 0`)
 	is(`asked() === 1`)
+	scene("recover-mailed")
+	b.chooses("mail.again")
+	b.sees("recover", "#method")
+	b.chooses("recover.stop")
+	b.sees("login", idField)
+	is(`sessionStorage.getItem('mnemogate-page language') === 'en'`) // as the address says, for the pages that have no say
+	scene("stepup-code")
+	b.chooses("login.other")
+	b.sees("login", idField)
+	is(`document.querySelector('#login').value === ''`)
+
+	// Somebody else has logged in. What is shown once stays until the user does something.
+	scene("security-codes")
+	b.eval(`(() => {
+		globalThis.isOld = true;
+		globalThis.fetch = async () => new Response('{"status": "success", "session_state": "authorized", "expires_in": 600, "profile_mnemocode": "bob-0002"}');
+		dispatchEvent(new Event('focus'));
+		return new Promise((resume) => setTimeout(resume, 500));
+	})()`)
+	is(`globalThis.isOld === true`)
+	b.chooses("security.sessions.end")
+	b.waits(`globalThis.isOld === undefined`)
+
 	// A screen stays until the answer has come.
 	stall := func() { b.eval(`(() => { globalThis.fetch = () => new Promise(() => {}); })()`) }
 	scene("password")
@@ -433,6 +461,19 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.sees("security", `h1 > span[lang=en]`) // it is shown anew, without what was told before
 	b.chooses("security.sessions.end")
 	b.sees("security", `#sessions .done > span[lang=en]`)
+	scene("logout-unavailable")
+	speak("ar")
+	b.sees("failed", `h1 > span[lang=en]`)
+	scene("security-password")
+	b.types("current", "right")
+	b.types("newpassword", "correct horse battery")
+	filled := `document.querySelector('#current')?.value === 'right' && document.querySelector('#newpassword').value === 'correct horse battery' && document.querySelector('.rules .kept') !== null`
+	b.chooses("security.sessions.end")
+	b.tells("sessions", "security.sessions.ended")
+	is(filled)
+	speak("ar")
+	b.sees("security", `h1 > span[lang=en]`)
+	is(filled)
 	scene("password-disclaimers")
 	b.eval(`void document.querySelector('#disclaimers input').click()`)
 	speak("fr")

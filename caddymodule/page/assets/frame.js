@@ -64,7 +64,8 @@ async function choose(tag) {
 // the others. changed is called when the user has chosen another one.
 export async function languages(changed) {
   const chooser = $('#language');
-  const wanted = new URLSearchParams(location.search).has('lang') ? null : remembered('language');
+  if (new URLSearchParams(location.search).has('lang')) keep('language', own); // for the pages that this one leads to
+  const wanted = remembered('language');
   if (wanted && wanted !== own && $(`option[value="${CSS.escape(wanted)}"]`, chooser)) await choose(wanted).catch(() => {}); // otherwise it stays the page's
   chooser.addEventListener('change', async () => {
     try {

@@ -56,6 +56,13 @@ const page = {
   stuck: false, // whether the account has no second factor for this path
   stuckBy: {}, // the error that said so
   relogin: () => relogin(),
+
+  // other begins the login of another user, who chooses anew.
+  async other() {
+    this.unchoose();
+    return { ...await relogin(), user: null };
+  },
+
   leaving: [],
 
   // choose keeps the user's choice to stay logged in or to be remembered, also for a
@@ -89,7 +96,9 @@ const page = {
     entitle(this.made.heading);
     for (const [name, value] of Object.entries(entered)) {
       const input = screen.querySelector(`input#${name}`);
-      if (input) input.value = value;
+      if (!input) continue;
+      input.value = value;
+      if (name === 'newpassword') input.dispatchEvent(new Event('input')); // for the marks at its rules
     }
     say('');
     const notice = error ? null : this.made.notice ?? (make === screenOf(step) && step.notice && t(`notice.${step.notice}`));
@@ -262,7 +271,10 @@ const page = {
     const ways = this.ways(error);
     if (name && complain(name, textOf(error), ...ways)) {
       const input = document.getElementById(name);
-      if (name !== 'login' && input?.matches('input:not([type=checkbox])')) input.value = '';
+      if (name !== 'login' && input?.matches('input:not([type=checkbox])')) {
+        input.value = '';
+        input.dispatchEvent(new Event('input'));
+      }
       return true;
     }
     const text = [before, textOf(error)].filter(Boolean).join(' ');
@@ -445,7 +457,12 @@ async function begin() {
     if (error.code.startsWith('auth.')) page.prompt = 'select_account';
     else if (error.code === 'oauth.denied' && remembered('prompt') === 'select_account') page.prompt = 'login';
     if (returned && error.step) return page.show(error.step, over ? {} : { error, screen: error.step.state === 'authorized' ? unconfirmed : undefined });
-    failed(t(leaving ? 'logout.heading' : 'login.heading'), error, begin, ...page.help(error));
+    const ways = page.help(error);
+    if (raises && error.code === 'auth.restricted') { // trying again may not help for long
+      if (error.retryAfter && !isEndless(error.reason)) ways.unshift(waitFor(error.retryAfter));
+      ways.push(el('a', { href: 'logout' }, t('logout.submit')));
+    }
+    failed(t(leaving ? 'logout.heading' : 'login.heading'), error, begin, ...ways);
   }
 }
 
@@ -455,7 +472,7 @@ addEventListener('hashchange', () => linkIn(location.hash) && location.reload())
 
 await languages(async () => {
   await client.config().then((config) => footer((page.config = config).links), () => {}); // in the language
-  if (!page.step) return;
+  if (!page.step) return $('main').dataset.screen === 'failed' ? begin() : undefined;
   const step = page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step; // disclaimers may have texts in it too
   page.show(step, { screen: step.state === page.step.state ? page.make : undefined }); // the step may be over
 });

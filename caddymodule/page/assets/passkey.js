@@ -94,11 +94,9 @@ export const canOffer = async ({ passkeys, selfService }) =>
 export async function createSilently(step) {
   const able = await PublicKeyCredential.getClientCapabilities?.();
   if (!able?.conditionalCreate) return false;
-  try {
-    await step.me.addPasskey(undefined, { mediation: 'conditional', signal: AbortSignal.timeout(silence) });
-  } catch ({ name }) {
-    if (name !== 'InvalidStateError') return false;
-  }
+  const made = step.me.addPasskey(undefined, { mediation: 'conditional', signal: AbortSignal.timeout(silence) }).then(() => true, ({ name }) => name === 'InvalidStateError');
+  const late = new Promise((resolve) => { setTimeout(resolve, silence, false); }); // the server may not answer, which no signal ends
+  if (!await Promise.race([made, late])) return false;
   settle();
   return true;
 }

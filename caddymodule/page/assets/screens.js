@@ -441,7 +441,7 @@ function already(page, step) {
 // the others are below it.
 function stepUp(page, step) {
   const { factor, factors, phone } = step;
-  const owner = el('p', { class: 'who' }, named(step.user ?? step.loginId), username({ loginId: !isMasked(step.user) && step.user }), button(t('login.other'), () => page.act(page.relogin)));
+  const owner = el('p', { class: 'who' }, named(step.user ?? step.loginId), username({ loginId: !isMasked(step.user) && step.user }), button(t('login.other'), () => page.act(() => page.other())));
   const asks = {
     passkey: () => [owner, button(t('stepup.passkey'), () => page.act(() => usePasskey(step)), 'main')],
     otp: () => code(t('code.app'), appDigits),
@@ -480,7 +480,7 @@ export function noFactor(page, step) {
       whose(step),
       el('p', { class: 'lead' }, t(page.config.selfService ? 'stepup.none.text' : 'stepup.none.support')),
       page.config.selfService && el('a', { class: 'main', href: `security?${back}` }, t('stepup.none.setup')),
-      links(...page.help(page.stuckBy), button(t('login.other'), () => page.act(page.relogin))),
+      links(...page.help(page.stuckBy), button(t('login.other'), () => page.act(() => page.other()))),
     ],
   };
 }

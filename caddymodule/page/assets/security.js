@@ -41,7 +41,7 @@ async function act(section, dialog, work, asks = false) {
   const main = $(`#${section} .main`);
   busy(main, true);
   try {
-    await same;
+    if (await other) return location.reload();
     await work();
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
@@ -54,15 +54,17 @@ async function act(section, dialog, work, asks = false) {
 
 // Somebody else may have logged in in another tab. A change that is made here would be that
 // user's, so it waits until it is clear that the user is the same.
-let same;
+// The page loads anew then.
+let other;
+// look reports whether the user is another one.
 async function look() {
-  if (!user || document.hidden) return;
+  if (!user || document.hidden) return false;
   const now = await client.resume({ byCookie: true }).catch(() => null);
-  if (!now || now.profileMnemocode === user) return;
-  location.reload();
-  await new Promise(() => {}); // forever
+  if (!now || now.profileMnemocode === user) return false;
+  if (!codes && !issued) location.reload(); // otherwise the browser asks, and the user may stay
+  return true;
 }
-for (const returns of ['focus', 'visibilitychange']) addEventListener(returns, () => { same = look(); });
+for (const returns of ['focus', 'visibilitychange']) addEventListener(returns, () => { other = look(); });
 
 const fields = {
   'auth.password.invalid': 'current',
@@ -118,7 +120,7 @@ function open(section, dialog) {
 }
 
 function close(section, text = '') {
-  opened = sent = null;
+  if (opened?.split('-')[0] === section) opened = sent = null;
   show(section);
   tell(section, text);
   $(`#${section} h2`).focus();
@@ -250,7 +252,7 @@ const sections = {
 
   codes: () => codes ? [
     el('p', {}, t('security.codes.once')),
-    el('ul', { class: 'codes secret', role: 'list', dir: 'ltr' }, codes.map((code) => el('li', {}, code))),
+    el('ul', { class: 'codes secret', translate: 'no', role: 'list', dir: 'ltr' }, codes.map((code) => el('li', {}, code))),
     actions(
       button(t('security.codes.kept'), () => { codes = null; close('codes'); }, 'main'),
       el('a', { class: 'other', href: `data:text/plain;charset=utf-8,${encodeURIComponent(listed())}`, download: `${t('security.codes')} ${config.name}.txt` }, t('security.download')),
@@ -286,7 +288,7 @@ const sections = {
 
   tokens: () => issued ? [
     el('p', {}, t('security.tokens.once')),
-    el('p', { class: 'secret token', dir: 'ltr' }, issued),
+    el('p', { class: 'secret token', translate: 'no', dir: 'ltr' }, issued),
     actions(button(t('security.tokens.kept'), () => { issued = null; close('tokens'); }, 'main'), copies('tokens', () => issued)),
   ] : [
     row(el('p', {}, t('security.tokens.text')), opened !== 'tokens' && opens('tokens', 'tokens', t('security.tokens.create'))),
@@ -447,7 +449,7 @@ function enrol() {
         el('p', {}, t('security.app.scan')),
         picture,
         el('p', {}, t('security.app.type')),
-        el('p', { class: 'secret', dir: 'ltr' }, secret.replace(/.{4}\B/g, '$& '))),
+        el('p', { class: 'secret', translate: 'no', dir: 'ltr' }, secret.replace(/.{4}\B/g, '$& '))),
       codeField({ length: appDigits, label: t('security.app.code'), above: 'app-ask' }));
     open('app', 'app');
   });
@@ -513,11 +515,12 @@ function show(name) {
   $(`#${name} .state`).replaceChildren(marked(states[name]?.() ?? ''));
 }
 
-// showOthers shows what a change in one section changes in the others.
+// showOthers shows what a change in one section changes in the others. A dialog that is open
+// there stays as it is.
 function showOthers(changed) {
   const wanted = visible();
   if (wanted.join() !== [...screen.querySelectorAll('section')].map(({ id }) => id).join()) return showAll(changed, $(`#${changed} .done`).textContent);
-  for (const name of wanted) if (name !== changed) show(name);
+  for (const name of wanted) if (name !== changed && name !== opened?.split('-')[0]) show(name);
 }
 
 function showAll(focus, text) {
@@ -569,7 +572,15 @@ async function begin() {
 await languages(async () => {
   config = await client.config().catch(() => config);
   if (config) footer(config.links);
-  if (factors) showAll();
+  if (!factors) return $('main').dataset.screen === 'failed' ? begin() : undefined;
+  const typed = [...screen.querySelectorAll('input[id], select')].map(({ id, value }) => [id, value]);
+  showAll();
+  for (const [id, value] of typed) {
+    const input = document.getElementById(id);
+    if (!input) continue;
+    input.value = value;
+    if (id === 'newpassword') input.dispatchEvent(new Event('input')); // for the marks at its rules
+  }
 });
 await seen();
 begin();

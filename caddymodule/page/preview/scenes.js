@@ -100,6 +100,7 @@ export const scenes = {
   'stepup-code': raised(raisedBySMS),
   'stepup-code-wrong': { ...raised(raisedBySMS), act: [enterCode] },
   'stepup-code-unavailable': { ...authorized, at: '?fresh=60&cookie', config: { step_up: true }, answers: { stepup: locked('limit.sms', 3000) } },
+  'stepup-limit': { ...authorized, at: '?mfa=1&cookie', config: { step_up: true }, answers: { stepup: locked('limit.sms', 3000) } },
   'stepup-backup': raised({ factor: 'backup' }),
   'stepup-password': { ...raised({ factor: 'pwd', factors: ['pwd', 'otp'] }), at: '?fresh=60&cookie' },
   'stepup-password-wrong': { ...refused('stepup/check', fails(401, 'auth.password.invalid'), ...enter('password', 'x')), ...authorized, at: '?fresh=60&cookie', config: { step_up: true }, answers: { stepup: { stepup_token: 'preview', expires_in: 600, factors: ['pwd'], factor: 'pwd' }, 'stepup/check': fails(401, 'auth.password.invalid') } },
