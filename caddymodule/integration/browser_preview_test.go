@@ -246,7 +246,7 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"security-password":          `document.querySelector('#password [autocomplete=username]').value === 'alice@example.com'`,
 		"code-spent":                 `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Send a new code'`,
 		"code-resent":                `document.querySelector('#code-hint').textContent === 'The code expires in 5 minutes. ` + pageTexts()["code.auto"] + `' && document.querySelector('#code').offsetWidth < 240`,
-		"code-disclaimers":           `document.querySelector('#code-hint').textContent.trim() === 'The code expires in 5 minutes.'`, // with boxes below, no code is sent by itself
+		"code-disclaimers":           `document.querySelector('#code-hint').textContent.trim() === 'The code expires in 5 minutes.'`, // with boxes below, it may not be sent by itself
 		"newpassword-rules":          `document.querySelector('.rules li').textContent === '12 to 128 characters'`,
 		"newpassword-unsure":         `document.querySelector('.rules .kept') !== null`,
 		"newpassword-weak":           `document.querySelector('.rules .kept') === null`,

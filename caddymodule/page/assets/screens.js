@@ -121,7 +121,8 @@ function checkPassword(page, step) {
 }
 
 // codeField is for a code with this number of digits. It takes them out of a message that
-// is pasted, and with auto sends a whole code by itself.
+// is pasted, and sends a whole code by itself, unless something else is missing. With auto,
+// nothing else can be, and it says so.
 export function codeField({ length, hint, auto = true, ...attributes }) {
   const digits = `\\p{Nd}(?:[\\p{Zs}\\p{Pd}\\p{Cf}]?\\p{Nd}){${length - 1}}`; // in groups, as people write them
   const whole = new RegExp(`^\\s*${digits}\\s*$`, 'u');
@@ -137,7 +138,7 @@ export function codeField({ length, hint, auto = true, ...attributes }) {
       event.target.dispatchEvent(new Event('input'));
     },
     oninput({ target }) {
-      if (auto && whole.test(target.value)) target.form.requestSubmit();
+      if (whole.test(target.value) && !target.form.querySelector('#disclaimers input:not(:checked)')) target.form.requestSubmit();
     },
   });
   $('input', made).style.setProperty('--digits', length);
