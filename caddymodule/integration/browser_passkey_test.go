@@ -87,6 +87,7 @@ func (b *tab) addsPasskey(s *site, loginID string) {
 func browserHasAPasswordManager(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.startsWith(`if (globalThis.PublicKeyCredential) PublicKeyCredential.prototype.toJSON = () => { throw new TypeError('Illegal invocation') }`)
+	b.choosesPasskeys()
 	b.addsPasskey(s, "frank")
 	b.open(s.URL + "/home")
 	b.sees("login", idField)
