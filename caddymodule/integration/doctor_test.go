@@ -323,7 +323,14 @@ func TestDoctorSendsATest(t *testing.T) {
 		} {
 			s.run(name, func(t *testing.T) {
 				does.Store(&c.does)
-				got := test("sms:+37060000001", "failing").want(1, append(c.want, "failed  failing: sms  a test to +37060000001 was not accepted: sms webhook: ")...)
+				got := test("sms:+37060000001", "failing")
+				for range 2 { // four digits of the phone can by chance be a part of the signature, too
+					if strings.Contains(got.out, c.want[0]) {
+						break
+					}
+					got = test("sms:+37060000001", "failing")
+				}
+				got.want(1, append(c.want, "failed  failing: sms  a test to +37060000001 was not accepted: sms webhook: ")...)
 				if len(got.out) > 700 || strings.Contains(got.out+got.errs, "hidden") || got.errs != "" {
 					t.Errorf("got %s%s", got.out, got.errs)
 				}

@@ -515,9 +515,18 @@ func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, n
 		return providerFault("its ID token is issued by a different provider, or for another tenant than its tid")
 	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, tid):
 		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", tid)
-	case nonce == "" && token.Nonce != "": // without it, anyone who has the code could use it
+	default:
+		return p.compareNonce(token.Nonce, nonce)
+	}
+}
+
+// compareNonce compares the nonce of an ID token with that of the client. Without it, anyone
+// who has the code could use it.
+func (p *OIDC) compareNonce(inToken, nonce string) error {
+	switch {
+	case nonce == "" && inToken != "":
 		return oauthFailed("its ID token has a nonce, and the client sent none; send the one that the provider got")
-	case token.Nonce != nonce && (token.Nonce != "" || p.Nonce != nonceOff):
+	case inToken != nonce && (inToken != "" || p.Nonce != nonceOff):
 		return oauthFailed("its ID token has no nonce, or another than the client sent")
 	default:
 		return nil

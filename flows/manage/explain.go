@@ -39,65 +39,80 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 	if err != nil {
 		return nil, err
 	}
-	add := func(answer error, message, advice string) {
-		if errors.Is(answer, wire.ErrUnavailable) {
-			err = answer
-		} else if answer != nil {
-			found = append(found, Finding{answer, message, advice})
-		}
-	}
-	step := func(message string) { found = append(found, Finding{Message: message}) }
-	const unlock = "'account unlock' ends the lock, if it was the owner"
-
+	e := explanation{}
 	byCode := a.LogsInByCode()
 	wrong := counts.Now[record.WrongPasswords]
 	if byCode {
 		wrong.Count = 0 // there is no password to disable
 	}
-	add(c.CheckLogins(ctx), "the address has reached a limit", "see 'Shared addresses' in docs/operators.md")
-	add(c.CheckPasswords(wrong), "passwords are locked", unlock)
+	e.add(c.CheckLogins(ctx), "the address has reached a limit", "see 'Shared addresses' in docs/operators.md")
+	e.add(c.CheckPasswords(wrong), "passwords are locked", unlock)
 	if a.ID == 0 {
-		add(wire.ErrCredentialsInvalid, "no account has this login id", "'account list --contains' finds similar ones")
-		return found, err
+		e.add(wire.ErrCredentialsInvalid, "no account has this login id", "'account list --contains' finds similar ones")
+		return e.found, e.err
 	}
-	step(fmt.Sprintf("the account is %s, with passkeys: %d, users of OAuth providers: %d", a.Mnemocode, a.Passkeys, len(a.Identities)))
+	e.step(fmt.Sprintf("the account is %s, with passkeys: %d, users of OAuth providers: %d", a.Mnemocode, a.Passkeys, len(a.Identities)))
 	if c.CaptchaDue(wrong) && !byCode {
-		step("the password needs a captcha")
+		e.step("the password needs a captcha")
 	}
 	if counts.HasPrivate() && !byCode { // of a hardened company
 		private := c.CheckPasswords(a.FailureCounts[record.WrongPasswords])
 		if wire.ReasonOf(private) == "lock.disabled" {
 			private = wire.ErrCredentialsInvalid
 		}
-		add(private, "passwords of the account are locked, whichever login id it is", unlock)
+		e.add(private, "passwords of the account are locked, whichever login id it is", unlock)
 	}
 	if byCode {
-		add(c.CheckCodes(a.FailureCounts), "codes are locked", unlock)
+		e.add(c.CheckCodes(a.FailureCounts), "codes are locked", unlock)
 	} else if !ad.Company.HasPassword(a) {
-		add(wire.ErrCredentialsInvalid, "only another system knows the password, and password migrate is not configured", "let the user set a password by recovery, or configure it again")
+		e.add(wire.ErrCredentialsInvalid, "only another system knows the password, and password migrate is not configured", "let the user set a password by recovery, or configure it again")
 	}
-	add(tenant.CheckStatus(a), "the status is "+string(a.Status), "'account set --status active' lets the user log in")
+	e.add(tenant.CheckStatus(a), "the status is "+string(a.Status), "'account set --status active' lets the user log in")
 	if pending := c.Pending(a, nil); len(pending) > 0 {
-		step(fmt.Sprintf("the user must accept disclaimers: %d", len(pending)))
+		e.step(fmt.Sprintf("the user must accept disclaimers: %d", len(pending)))
 	}
 	if byCode || ad.Company.NeedsSecondFactor(a) {
-		step("a code is due")
-		if !byCode {
-			add(c.CheckCodes(a.FailureCounts), "codes are locked", unlock)
-		}
-		const factor = "give the account a phone, an app or backup codes"
-		if byCode && a.Phone == "" {
-			add(session.ErrNoSecondFactor, "the account has neither a password nor a phone", noPassword(a))
-		} else if blocked := c.CheckCode(ctx, a); wire.ReasonOf(blocked) == wire.NoSecondFactor {
-			add(blocked, "the account has no way to get the code", factor)
-		} else {
-			add(blocked, "no SMS can be sent to "+a.Phone+" now", "'account unlock' does not end this; until the limit does, "+factor)
-		}
+		e.step("a code is due")
+		e.code(ctx, c, a)
 	}
 	if ad.Company.PasswordDue(a) {
-		step("the user must set a password")
+		e.step("the user must set a password")
 	}
-	return found, err
+	return e.found, e.err
+}
+
+// An explanation collects findings. If a store did not answer, err says so.
+type explanation struct {
+	found []Finding
+	err   error
+}
+
+const unlock = "'account unlock' ends the lock, if it was the owner"
+
+func (e *explanation) add(answer error, message, advice string) {
+	if errors.Is(answer, wire.ErrUnavailable) {
+		e.err = answer
+	} else if answer != nil {
+		e.found = append(e.found, Finding{answer, message, advice})
+	}
+}
+
+func (e *explanation) step(message string) { e.found = append(e.found, Finding{Message: message}) }
+
+// code adds what stands in the way of a code.
+func (e *explanation) code(ctx context.Context, c *session.Call, a record.Account) {
+	byCode := a.LogsInByCode()
+	if !byCode {
+		e.add(c.CheckCodes(a.FailureCounts), "codes are locked", unlock)
+	}
+	const factor = "give the account a phone, an app or backup codes"
+	if byCode && a.Phone == "" {
+		e.add(session.ErrNoSecondFactor, "the account has neither a password nor a phone", noPassword(a))
+	} else if blocked := c.CheckCode(ctx, a); wire.ReasonOf(blocked) == wire.NoSecondFactor {
+		e.add(blocked, "the account has no way to get the code", factor)
+	} else {
+		e.add(blocked, "no SMS can be sent to "+a.Phone+" now", "'account unlock' does not end this; until the limit does, "+factor)
+	}
 }
 
 // noPassword says how the owner of an account without a password and a phone can log in.
