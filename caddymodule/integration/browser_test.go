@@ -427,16 +427,7 @@ func TestBrowserGivesOnlyWhatIsMissing(t *testing.T) {
 	b.judge("stepup-none")
 	b.eval(`document.querySelector('a.main').click()`)
 	b.sees("security", "#app")
-	b.chooses("security.app.setup")
-	b.sees("security-app", "svg.qr")
-	secret := strings.ReplaceAll(fmt.Sprint(b.eval(`document.querySelector('.secret').textContent`)), " ", "")
-	b.enters("code", appShows(t, secret, 0))
-	b.tells("app", "security.app.done")
-	b.chooses("security.codes.kept")
-	b.eval(`document.querySelector('#screen > a').click()`)
-	b.sees("stepup-app", codeField)
-	b.enters("code", appShows(t, secret, 30*time.Second))
-	b.waits(`location.pathname === '/pay/x'`)
+	b.setsUpAppFor("/pay/x")
 	b.isUser("frank")
 
 	// The security page asks for the other factor before a change, and then goes on with it,
@@ -449,6 +440,21 @@ func TestBrowserGivesOnlyWhatIsMissing(t *testing.T) {
 	b.sees("stepup-code", codeField)
 	b.enters("code", s.sms.last("otp.stepup", "code"))
 	b.sees("security-app", "svg.qr")
+}
+
+// setsUpAppFor sets up an app on the security page, to which a path has led, and goes on there.
+func (b *tab) setsUpAppFor(path string) {
+	b.t.Helper()
+	b.chooses("security.app.setup")
+	b.sees("security-app", "svg.qr")
+	secret := strings.ReplaceAll(fmt.Sprint(b.eval(`document.querySelector('.secret').textContent`)), " ", "")
+	b.enters("code", appShows(b.t, secret, 0))
+	b.tells("app", "security.app.done")
+	b.chooses("security.codes.kept")
+	b.eval(`document.querySelector('#screen > a').click()`)
+	b.sees("stepup-app", codeField)
+	b.enters("code", appShows(b.t, secret, 30*time.Second))
+	b.waits(`location.pathname === ` + quote(path))
 }
 
 // Where no login asks for a second factor, a path that needs one leads to the way to set up
@@ -466,16 +472,7 @@ func TestBrowserNeedsASecondFactorThatNoLoginAsksFor(t *testing.T) {
 	b.eval(`document.querySelector('a.main').click()`)
 	b.sees("security", "main:not(:has(#twostep)) #app")
 	b.shows("#app .row p", "security.app.extra")
-	b.chooses("security.app.setup")
-	b.sees("security-app", "svg.qr")
-	secret := strings.ReplaceAll(fmt.Sprint(b.eval(`document.querySelector('.secret').textContent`)), " ", "")
-	b.enters("code", appShows(t, secret, 0))
-	b.tells("app", "security.app.done")
-	b.chooses("security.codes.kept")
-	b.eval(`document.querySelector('#screen > a').click()`)
-	b.sees("stepup-app", codeField)
-	b.enters("code", appShows(t, secret, 30*time.Second))
-	b.waits(`location.pathname === '/pay/x'`)
+	b.setsUpAppFor("/pay/x")
 	b.open(s.URL + "/acme/security") // the app is there to be removed, and so are its backup codes
 	b.sees("security", "main:has(#codes) #app .danger")
 	b.eval(`document.querySelector('#app .danger').click()`)
