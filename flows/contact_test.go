@@ -19,10 +19,9 @@ func (b *harness) asUser(token string, change func(*manage.Self) error) error {
 	self, err := manage.NewSelf(b.t.Context(), b.Manager, b.company, authorized, session.Client{Address: home})
 	must(b.t, err)
 	if err = self.BeginChange(b.t.Context(), "change"); err == nil {
-		err = manage.ForUser(change(self))
+		err = change(self)
 	}
-	self.EndChange(b.t.Context(), err, false)
-	return err
+	return self.EndChange(b.t.Context(), err)
 }
 
 // A right code makes its change even if a store does not answer at first, or the change was

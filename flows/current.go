@@ -26,10 +26,8 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
-	if r.Credentials != nil {
-		if r.Authorization, err = r.Credentials(); err != nil {
-			return Reply{}, err
-		}
+	if r.Authorization, err = r.credentials(); err != nil {
+		return Reply{}, err
 	}
 	c, err := s.findCall(ctx, company, key, session.Requirement{Company: company.Code}, r)
 	if errors.Is(err, wire.ErrSessionInvalid) {
@@ -125,7 +123,7 @@ func (s *Service) User(ctx context.Context, r *Request, fresh time.Duration) (*t
 	if err != nil {
 		return nil, record.Session{}, err
 	}
-	authorization, err := r.Credentials()
+	authorization, err := r.credentials()
 	if err != nil {
 		return nil, record.Session{}, err
 	}

@@ -130,8 +130,7 @@ func TestAChangeThatFailsIsGivenBack(t *testing.T) {
 		if err = self.BeginChange(t.Context(), "backup codes"); err == nil {
 			_, err = self.NewOwnBackupCodes(t.Context())
 		}
-		self.EndChange(t.Context(), err, false)
-		return err
+		return self.EndChange(t.Context(), err)
 	}
 	for range 40 {
 		if err := change(); !errors.Is(err, wire.ErrUnavailable) {

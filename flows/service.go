@@ -34,7 +34,7 @@ type Request struct {
 	PageKey       bool // whether the key of the company's login page is valid too, because the site has that page
 	Authorization []string
 	// Credentials returns the Authorization or, in the same form, a cookie. Routes that raise
-	// sessions call it in place of Authorization. It fails for a cookie that another site made
+	// sessions, Current and User call it in place of Authorization. It fails for a cookie that another site made
 	// the browser send. Credentials may be nil.
 	Credentials func() ([]string, error)
 	Address     string // the client's, for its limits
@@ -187,14 +187,22 @@ func (r *Request) token() (string, error) {
 	if !r.Route.TakesToken() {
 		return "", nil
 	}
-	authorization := r.Authorization
-	if r.Route.StepsUp && r.Credentials != nil {
-		var err error
-		if authorization, err = r.Credentials(); err != nil {
-			return "", err
-		}
+	if !r.Route.StepsUp {
+		return wire.ParseBearer(r.Authorization)
+	}
+	authorization, err := r.credentials()
+	if err != nil {
+		return "", err
 	}
 	return wire.ParseBearer(authorization)
+}
+
+// credentials returns the Credentials, or the Authorization if the client has no cookies.
+func (r *Request) credentials() ([]string, error) {
+	if r.Credentials == nil {
+		return r.Authorization, nil
+	}
+	return r.Credentials()
 }
 
 // findSession finds the token's session, which must be in a state that the route accepts.

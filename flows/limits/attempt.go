@@ -189,12 +189,19 @@ func (at *Attempt) Took(counters ...record.Counter) {
 // compared, or a message was given to a gateway.
 func (at *Attempt) Worked() { at.taken = nil }
 
-// GiveBack refunds what the attempt took if err, its outcome, says that the node was too
-// busy for the work, or that a store or provider did not answer. A client that hangs up
-// gets nothing back. An address gets back at most wideFactor times its limit, because what
-// a try leaves in the store is bounded by that.
+// GiveBack is GiveBackAll if err, the outcome of the attempt, says that the node was too
+// busy for the work, or that a store or provider did not answer.
 func (at *Attempt) GiveBack(ctx context.Context, err error) {
-	if len(at.taken) == 0 || !errors.Is(err, wire.ErrUnavailable) || ctx.Err() != nil {
+	if errors.Is(err, wire.ErrUnavailable) {
+		at.GiveBackAll(ctx)
+	}
+}
+
+// GiveBackAll refunds what the attempt took. A client that hangs up gets nothing back. An
+// address gets back at most wideFactor times its limit, because what a try leaves in the
+// store is bounded by that.
+func (at *Attempt) GiveBackAll(ctx context.Context) {
+	if len(at.taken) == 0 || ctx.Err() != nil {
 		return
 	}
 	if bound := at.Company.Limits.LoginsPerAddress; bound != tenant.Unlimited {

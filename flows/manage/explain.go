@@ -22,7 +22,7 @@ type Finding struct {
 // that is no known device. If address is empty, it leaves out the limits of addresses. It
 // checks what a login checks, in the same order, so the first Answer is that of a login with
 // the right password or, if the account has none, of the first step. It counts nothing.
-func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []Finding, err error) {
+func (ad *Admin) Explain(ctx context.Context, loginID, address string) ([]Finding, error) {
 	c := ad.NewCall(session.Client{Address: address})
 	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
 		return nil, err

@@ -56,13 +56,16 @@ func (s *Self) BeginChange(ctx context.Context, kind string) error {
 	return err
 }
 
-// EndChange gives back what a change has used up if err, its outcome, says that a service
-// did not answer, or if the change was malformed: it could not be what its field needs.
-func (s *Self) EndChange(ctx context.Context, err error, malformed bool) {
-	if malformed {
-		err = wire.ErrUnavailable // it was no try, either
+// EndChange returns the error for the user of err, the outcome of a change. It gives back what
+// the change has used up if a service did not answer, or if the change was malformed: it could
+// not be what its field needs.
+func (s *Self) EndChange(ctx context.Context, err error) error {
+	if _, malformed := errors.AsType[*FieldError](err); malformed {
+		s.attempt.GiveBackAll(ctx)
 	}
+	err = ForUser(err)
 	s.attempt.GiveBack(ctx, err)
+	return err
 }
 
 // isUser reports whether the Admin is that of a Self.

@@ -105,9 +105,7 @@ type Call struct {
 func (r *Route) Serve(c Call) (answer any, err error) {
 	c.kind = r.Method + " " + r.pattern
 	defer func() {
-		_, malformed := errors.AsType[*manage.FieldError](err)
-		err = manage.ForUser(err)
-		c.EndChange(c.Context(), err, malformed)
+		err = c.EndChange(c.Context(), err)
 	}()
 	if c.URL.RawQuery != "" {
 		return nil, wire.Invalid("This route has no query parameters. Leave them out.")
