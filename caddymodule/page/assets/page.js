@@ -2,7 +2,7 @@
 // itself is in client.js, which other apps can use too. The screens are in
 // screens.js.
 import { connect, MnemogateError, storageOfTab } from './client.js';
-import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isEndless, isFilled, marked, note, say, textOf } from './ui.js';
+import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isEndless, isFilled, marked, note, restore, say, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
 import { configOf, keep, key, languages, remembered, seen, tab } from './frame.js';
 import { returnTo } from './returnto.js';
@@ -94,12 +94,7 @@ const page = {
     screen.removeAttribute('aria-busy');
     $('main').dataset.screen = this.made.name;
     entitle(this.made.heading);
-    for (const [name, value] of Object.entries(entered)) {
-      const input = screen.querySelector(`input#${name}`);
-      if (!input) continue;
-      input.value = value;
-      if (name === 'newpassword') input.dispatchEvent(new Event('input')); // for the marks at its rules
-    }
+    for (const [name, value] of Object.entries(entered)) restore(screen.querySelector(`input#${name}`), value);
     say('');
     const notice = error ? null : this.made.notice ?? (make === screenOf(step) && step.notice && t(`notice.${step.notice}`));
     if (notice) note(notice);

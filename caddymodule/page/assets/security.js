@@ -1,7 +1,7 @@
 // The security page: users look after their own login. The requests are those of
 // client.js (Me in client.d.ts).
 import { connect, MnemogateError } from './client.js';
-import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf, footer, form as formOf, isEndless, isFilled, labelled, marked, say, submit, textOf, verbatim } from './ui.js';
+import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf, footer, form as formOf, isEndless, isFilled, labelled, marked, restore, say, submit, textOf, verbatim } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { appDigits, codeField, isMasked, isolated, newPassword, offersDevice, pausing, username } from './screens.js';
@@ -575,12 +575,7 @@ await languages(async () => {
   if (!factors) return $('main').dataset.screen === 'failed' ? begin() : undefined;
   const typed = [...screen.querySelectorAll('input[id], select')].map(({ id, value }) => [id, value]);
   showAll();
-  for (const [id, value] of typed) {
-    const input = document.getElementById(id);
-    if (!input) continue;
-    input.value = value;
-    if (id === 'newpassword') input.dispatchEvent(new Event('input')); // for the marks at its rules
-  }
+  for (const [id, value] of typed) restore(document.getElementById(id), value);
 });
 await seen();
 begin();

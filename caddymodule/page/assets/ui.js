@@ -149,6 +149,13 @@ export function textOf({ code, reason, status }) {
   return key ? t(key) : t('error.other', { code });
 }
 
+// restore gives a field what was typed into it before, if the screen has the field.
+export function restore(input, value) {
+  if (!input) return;
+  input.value = value;
+  if (input.id === 'newpassword') input.dispatchEvent(new Event('input')); // for the marks at its rules
+}
+
 // isEndless reports whether waiting does not end a lock or limit, or may not.
 export const isEndless = (reason) => /^(lock\.disabled|limit\.(renewals|sms_country))/.test(reason);
 
