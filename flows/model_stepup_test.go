@@ -15,7 +15,7 @@ type modelStepUp struct {
 	wanted  string
 	factor  string
 	expires time.Time
-	used    bool
+	used    time.Time // zero if it was not used
 }
 
 // hasTwo reports whether two factors were given.
@@ -107,7 +107,7 @@ func (m *model) checkStepUp(c *modelCall) modelAnswer {
 	backup, hasBackup := c.body["backup_code"].(string)
 	password, hasPassword := c.body["password"].(string)
 	i := slices.IndexFunc(m.stepUps, func(u *modelStepUp) bool { return u.token == c.body["stepup_token"] })
-	if i < 0 || m.stepUps[i].session != s || m.stepUps[i].used || !m.now.Before(m.stepUps[i].expires) {
+	if i < 0 || m.stepUps[i].session != s || !m.stepUps[i].used.IsZero() || !m.now.Before(m.stepUps[i].expires) {
 		refuse("request.validation.failed")
 	}
 	u := m.stepUps[i]
@@ -164,7 +164,7 @@ func (m *model) checkStepUp(c *modelCall) modelAnswer {
 		}
 		a.passwords = modelCount{}
 	}
-	u.used = true
+	u.used = m.now
 	if !slices.Contains(s.methods, factor) {
 		s.methods = append(s.methods, factor)
 	}

@@ -324,6 +324,19 @@ func TestASessionDoesNotBecomeIdleDuringItsStepUp(t *testing.T) {
 	}
 }
 
+// A step-up's token works once, however long a company lets it live.
+func TestALongStepUpIsUsedOnce(t *testing.T) {
+	s := newStepper(t)
+	s.company.Session.Temporary, s.company.Session.Idle = tenant.Duration(6*time.Hour), tenant.Duration(12*time.Hour)
+	token := s.logIn()
+	body := s.right(token, "pwd", object{"for": "fresh"})
+	s.must("stepup/check", token, body)
+	for range 5 {
+		s.clock.advance(time.Hour + time.Second)
+		s.wrong(wire.ErrValidation, "stepup/check", token, body)
+	}
+}
+
 // A spending is a store of sessions that calls before just before a code is spent.
 type spending struct {
 	record.Sessions

@@ -103,11 +103,18 @@ func (c *Call) OpenStepUp(ctx context.Context, token string) (tokens.StepUp, err
 		return found, errStepUp
 	}
 	c.stepUp = token
-	unused, err := c.MarkUsed(ctx, record.CheckOnly(limits.Mark(c.Company.Code, "stepup", []byte(token)))[0])
+	unused, err := c.MarkUsed(ctx, record.CheckOnly(c.stepUpMark())[0])
 	if err == nil && !unused {
 		err = errStepUp
 	}
 	return found, err
+}
+
+// stepUpMark marks the call's step-up as used, for as long as its token can be valid.
+func (c *Call) stepUpMark() record.Counter {
+	mark := limits.Mark(c.Company.Code, "stepup", []byte(c.stepUp))
+	mark.Window = max(mark.Window, time.Duration(c.Company.Session.Temporary))
+	return mark
 }
 
 // TryStepUpCode compares a code with that of the app or, if the factor is an SMS, with the
@@ -129,7 +136,7 @@ func (c *Call) Raise(ctx context.Context, st Step) (record.Session, error) {
 	if err := c.Charge(ctx, st.Counters...); err != nil {
 		return record.Session{}, err
 	}
-	first, err := c.MarkUsed(ctx, limits.Mark(c.Company.Code, "stepup", []byte(c.stepUp)))
+	first, err := c.MarkUsed(ctx, c.stepUpMark())
 	if err == nil && !first {
 		err = errStepUp
 	}
