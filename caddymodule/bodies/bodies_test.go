@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // Like bufio.Reader, a handler may read again after the end of the body.
@@ -29,9 +31,7 @@ func TestARequestOutlivesItsStreamedBody(t *testing.T) {
 	defer server.Close()
 	answer := func(body io.Reader) string {
 		response, err := http.Post(server.URL, "text/plain", body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, err)
 		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
 		return fmt.Sprint(string(text), " ", err)
@@ -67,9 +67,7 @@ func TestAStreamingAnswerWaitsForItsClientOnlyForAWhile(t *testing.T) {
 		server.StartTLS()
 		defer server.Close()
 		response, err := server.Client().Get(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, err)
 		if text, err := io.ReadAll(response.Body); string(text) != "begun "+protocol || err != nil {
 			t.Errorf("%s: got %q, %v", protocol, text, err)
 		}

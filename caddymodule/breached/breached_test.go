@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // The SHA-1 of "password" is in every description of the API.
@@ -34,9 +35,7 @@ const (
 func open(t *testing.T, l List) tenant.BreachedList {
 	t.Helper()
 	opened, err := l.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, err)
 	return opened.List
 }
 
@@ -143,9 +142,7 @@ func TestRangesInADirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			storetest.Must(t, os.WriteFile(filepath.Join(dir, c.file), []byte(c.content), 0o600))
 			got, err := open(t, List{From: dir}).Has(t.Context(), listed)
 			if got != c.want || (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) {
 				t.Errorf("got %v, %v", got, err)
@@ -160,9 +157,7 @@ func TestRangesInADirectory(t *testing.T) {
 func TestAListThatCannotBeAskedIsRefused(t *testing.T) {
 	empty := t.TempDir()
 	file := filepath.Join(empty, "pwnedpasswords.txt")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, os.WriteFile(file, nil, 0o600))
 	for from, want := range map[string]string{
 		"":                                "the URL of a server or a directory",
 		empty + "/none":                   "no such file",
@@ -216,9 +211,7 @@ func TestWithFIPSOnly(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, listedPrefix+".txt"), []byte(listedSuffix+":3\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, os.WriteFile(filepath.Join(dir, listedPrefix+".txt"), []byte(listedSuffix+":3\n"), 0o600))
 	if ok, err := open(t, List{From: dir}).Has(t.Context(), listed); !ok || err != nil {
 		t.Errorf("got %v, %v", ok, err)
 	}

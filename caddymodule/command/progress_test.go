@@ -7,17 +7,14 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 func TestProgressTellsRateAndTimeLeft(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/users.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, err)
 	defer file.Close()
-	if err := file.Truncate(100); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, file.Truncate(100))
 	if _, err := file.Seek(25, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}

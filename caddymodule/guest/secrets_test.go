@@ -9,18 +9,15 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 func TestSecretsAreResolvedOrRefusedWithoutBeingTold(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_SECRET", "s3cr3t")
 	t.Setenv("MNEMOGATE_TEST_EMPTY", "")
 	file, empty := filepath.Join(t.TempDir(), "secret"), filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte("from-file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, os.WriteFile(empty, []byte("\n"), 0o600))
+	storetest.Must(t, os.WriteFile(file, []byte("from-file\n"), 0o600))
 	for in, want := range map[string]string{
 		"plain":                              "plain",
 		"":                                   "",

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const someHash = "$argon2id$v=19$m=7168,t=5,p=1$MDEyMzQ1Njc4OWFiY2RlZg$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -64,9 +65,7 @@ func nices(t *testing.T, pid string) (nices []int) {
 			continue // the thread has ended
 		}
 		nice, err := strconv.Atoi(strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))[16])
-		if err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, err)
 		nices = append(nices, nice)
 	}
 	return nices
@@ -76,9 +75,7 @@ func nices(t *testing.T, pid string) (nices []int) {
 func TestAHashingProcessThatDiesIsReplaced(t *testing.T) {
 	p := New(2, nil)
 	want, err := password.DeriveKey(someHash, "secret")
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, err)
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
@@ -116,9 +113,7 @@ func TestAHashingProcessThatDoesNotAnswerIsReplaced(t *testing.T) {
 	}()
 	select {
 	case err := <-done:
-		if err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, err)
 		(<-p.idle).kill()
 	case <-time.After(30 * time.Second):
 		t.Error("it waits for a process that was stopped")

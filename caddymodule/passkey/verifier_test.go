@@ -362,18 +362,12 @@ func FuzzCredential(f *testing.F) {
 	challenge := newChallenge()
 	creation, _ := v.CreationOptions(challenge, owner, nil)
 	created, err := a.Create(origin, creation)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	p, err := v.Register(challenge, owner, created, false)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	request, _ := v.RequestOptions(challenge)
 	answered, err := a.Get(origin, request)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add(created)
 	f.Add(answered)
 	f.Add([]byte(`{"id":"AA","rawId":"AA","type":"public-key","response":{"clientDataJSON":"e30","authenticatorData":"AA","signature":"AA","attestationObject":"oA"}}`))

@@ -83,19 +83,13 @@ func TestJavaScriptAgrees(t *testing.T) {
 		expressions = append(expressions, re)
 	}
 	question, err := json.Marshal(map[string]any{"expressions": expressions, "texts": texts})
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, err)
 	node := exec.Command("node", "-e", judge)
 	node.Stdin = bytes.NewReader(question)
 	answer, err := node.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, err)
 	var verdicts [][]bool
-	if err := json.Unmarshal(answer, &verdicts); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, json.Unmarshal(answer, &verdicts))
 	for i, re := range expressions {
 		alike := verdicts[i] != nil
 		for j, matched := range verdicts[i] {

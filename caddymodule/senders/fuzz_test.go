@@ -46,9 +46,7 @@ func FuzzGatewayAnswer(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	w := &SMSWebhook{webhook{URL: "http://hidden-user:hidden-password@gateway.example/x?key=hidden", Insecure: true, Secrets: []string{"x"}}}
-	if err := errors.Join(w.Provision(caddy.Context{}), w.Validate()); err != nil {
-		f.Fatal(err)
-	}
+	must(f, errors.Join(w.Provision(caddy.Context{}), w.Validate()))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		transport := guest.Outbound.Clone()
 		transport.DisableKeepAlives = true
@@ -117,9 +115,7 @@ func FuzzSMTPAnswers(f *testing.F) {
 	}
 	answers := make(chan []byte)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Cleanup(func() { ln.Close() })
 	go func() {
 		for {
@@ -134,9 +130,7 @@ func FuzzSMTPAnswers(f *testing.F) {
 		}
 	}()
 	s := &SMTP{Address: ln.Addr().String(), From: "a@acme.example", Username: "u", Password: "hidden", TLS: tlsOff}
-	if err := errors.Join(s.Provision(caddy.Context{}), s.Validate()); err != nil {
-		f.Fatal(err)
-	}
+	must(f, errors.Join(s.Provision(caddy.Context{}), s.Validate()))
 	f.Fuzz(func(t *testing.T, said []byte) {
 		go func() { answers <- said }()
 		err := s.Send(t.Context(), guesttest.Mail)

@@ -94,9 +94,7 @@ func FuzzVerify(f *testing.F) {
 		case "aspnet", "spring_SSHA", "spring_SSHA256", "spring_SSHA512":
 			prefix, encoded, _ := strings.Cut(withDollar(hash)[1:], "$")
 			blob, err := fromBase64(encoded)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			right = "$" + prefix + "$" + base64.StdEncoding.EncodeToString(append(blob[:len(blob)-len(d.key)], derived...))
 		}
 		for hash, want := range map[string]bool{hash: matches, right: true} {

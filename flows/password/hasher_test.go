@@ -174,9 +174,7 @@ func TestPatientTurnsAreNotReported(t *testing.T) {
 	reported := 0
 	h.Waited = func(time.Duration, bool) { reported++ }
 	for _, turn := range []Turn{{Company: "acme", Patient: true}, acme} {
-		if err := h.caller(turn).do(t.Context(), 0, func() error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, h.caller(turn).do(t.Context(), 0, func() error { return nil }))
 	}
 	if reported != 1 {
 		t.Errorf("%d turns are reported, want 1", reported)

@@ -10,9 +10,7 @@ import (
 // one spelling, for one owner and until they expire, and that they show nothing.
 func FuzzContactTokens(f *testing.F) {
 	keys, err := keysOf(string(make([]byte, 32)))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	now := time.UnixMicro(1_000_000).UTC()
 	sealed := Contact{ID: NewID(), Name: "email", Value: "alice@example.com", Code: "12345678", Expires: now.Add(time.Minute)}
 	token := keys.SealContact("backend of acme", sealed)

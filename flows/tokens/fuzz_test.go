@@ -35,9 +35,7 @@ func FuzzTokenShape(f *testing.F) {
 // that it opens for its own session alone.
 func FuzzStepUp(f *testing.F) {
 	keys, err := NewKeys([]record.Secret{{Value: make([]byte, 32)}}, time.Now())
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	now := time.Now()
 	of := StepUp{Company: "acme", Session: "0123", Wanted: "mfa", Factor: record.BySMS}
 	token := keys.NewStepUp(of, now.Add(time.Minute))

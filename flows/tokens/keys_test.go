@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
+
+var must = storetest.Must
 
 // keysOf returns the keys of a store with one secret.
 func keysOf(secret string) (*Keys, error) {
@@ -16,13 +19,9 @@ func keysOf(secret string) (*Keys, error) {
 // another company's under another name.
 func TestNamesInAStoreAreKeyed(t *testing.T) {
 	keys, err := keysOf(string(make([]byte, 32)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := keysOf("another store's secret")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for what, name := range map[string]func(k *Keys, company string) string{
 		"CounterName":   func(k *Keys, company string) string { return k.CounterName(company + "/+37060000001") },
 		"LoginIDHash":   func(k *Keys, company string) string { return k.LoginIDHash(company, "alice") },
@@ -46,9 +45,7 @@ func TestTwoSecretsOverlap(t *testing.T) {
 	secrets := []record.Secret{{Value: []byte("old")}, {Number: 1, Value: []byte("new"), Begins: begins}}
 	at := func(secrets []record.Secret, now time.Time) *Keys {
 		keys, err := NewKeys(secrets, now)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return keys
 	}
 	before, after, alone := at(secrets[:1], begins), at(secrets, begins.Add(Overlap)), at(secrets[1:], begins)

@@ -15,22 +15,14 @@ func TestAnAnswerIsSealedForItsRequest(t *testing.T) {
 	now := time.Now()
 	first := record.Secret{Value: bytes.Repeat([]byte{1}, 32)}
 	one, err := NewKeys([]record.Secret{first}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	two, err := NewKeys([]record.Secret{first, {Number: 1, Value: bytes.Repeat([]byte{2}, 32), Begins: now}}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := NewKeys([]record.Secret{{Value: bytes.Repeat([]byte{3}, 32)}}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	parts, answer := []string{"route", "token", "body"}, []byte("a new token")
 	sealed, err := one.SealAnswer(answer, parts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if again, err := one.SealAnswer(answer, parts...); err != nil || bytes.Equal(again[:24], sealed[:24]) {
 		t.Errorf("two answers have one nonce: %v", err)
 	}

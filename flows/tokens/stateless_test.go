@@ -13,9 +13,7 @@ import (
 // what was sealed.
 func FuzzUnseal(f *testing.F) {
 	keys, err := keysOf(string(make([]byte, 32)))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	sealed := record.Session{Company: "acme", Account: 7, Generation: 3, LoginID: strings.Repeat("ab", 32), Expires: time.UnixMicro(1234567)}
 	token := keys.NewStateless(sealed, "listing")
 	f.Add(token)

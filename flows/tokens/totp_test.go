@@ -11,13 +11,9 @@ import (
 // data never opens as another secret.
 func FuzzSealedSecrets(f *testing.F) {
 	keys, err := keysOf(string(make([]byte, 32)))
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	other, err := keysOf("another store's secret")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must(f, err)
 	f.Add("acme", []byte("12345678901234567890"), 3, byte(1))
 	f.Add("", []byte{}, 40, byte(0x80))
 	f.Fuzz(func(t *testing.T, company string, secret []byte, at int, flip byte) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // An account shows and exports each field that operators can write.
@@ -26,13 +27,9 @@ func TestWrittenFieldsAreShownAndExported(t *testing.T) {
 		}
 		for _, view := range []any{AccountOf(a), ExportedAccountOf(a, nil)} {
 			data, err := json.Marshal(view)
-			if err != nil {
-				t.Fatal(err)
-			}
+			storetest.Must(t, err)
 			var fields map[string]any
-			if err := json.Unmarshal(data, &fields); err != nil {
-				t.Fatal(err)
-			}
+			storetest.Must(t, json.Unmarshal(data, &fields))
 			if fields[f.Name] != want {
 				t.Errorf("%T shows %s as %v, want %v", view, f.Name, fields[f.Name], want)
 			}
