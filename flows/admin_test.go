@@ -26,10 +26,7 @@ func (b *harness) admin() *manage.Admin {
 // whoever repeats the change gets another answer than ErrRevocationPending only once they are.
 func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 	closing := func(b *harness, _ string) error {
-		_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
-			a.Status = record.StatusClosed
-			return nil
-		}})
+		_, _, err := b.admin().Change(b.t.Context(), mnemocode, set(func(a *record.Account) { a.Status = record.StatusClosed }))
 		return err
 	}
 	passkey := record.Passkey{Credential: []byte("k")}
@@ -129,10 +126,7 @@ func TestANewPasswordEndsItsLockWhateverFailsThen(t *testing.T) {
 	whole, hash := b.Accounts, bcryptHash(t, newSecret)
 	b.Accounts = failing{whole}
 	for range 2 {
-		_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
-			a.PasswordHash = hash
-			return nil
-		}})
+		_, _, err := b.admin().Change(t.Context(), mnemocode, set(func(a *record.Account) { a.PasswordHash = hash }))
 		if err != nil && !errors.Is(err, wire.ErrUnavailable) {
 			t.Fatal(err)
 		}
@@ -190,10 +184,7 @@ func TestAnAdminsChangesAreEvents(t *testing.T) {
 	events := b.record()
 	ad := b.admin()
 	named := func(mnemocode, role string) manage.Change {
-		return manage.Change{Apply: func(a *record.Account) error {
-			a.Mnemocode, a.Role = mnemocode, role
-			return nil
-		}}
+		return set(func(a *record.Account) { a.Mnemocode, a.Role = mnemocode, role })
 	}
 	do := func(_ any, err error) {
 		t.Helper()

@@ -11,14 +11,22 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// asUser makes a change as the user of a token.
-func (b *harness) asUser(token string, change func(*manage.Self) error) error {
+// self returns the user of a token.
+func (b *harness) self(token string) *manage.Self {
 	b.t.Helper()
 	authorized, err := b.Authorize(b.t.Context(), session.Requirement{Whole: true}, []string{"Bearer " + token})
 	must(b.t, err)
 	self, err := manage.NewSelf(b.t.Context(), b.Manager, b.company, authorized, session.Client{Address: home})
 	must(b.t, err)
-	if err = self.BeginChange(b.t.Context(), "change"); err == nil {
+	return self
+}
+
+// asUser makes a change as the user of a token.
+func (b *harness) asUser(token string, change func(*manage.Self) error) error {
+	b.t.Helper()
+	self := b.self(token)
+	err := self.BeginChange(b.t.Context(), "change")
+	if err == nil {
 		err = change(self)
 	}
 	return self.EndChange(b.t.Context(), err)

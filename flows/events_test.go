@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
-	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -490,13 +488,8 @@ func eventTable() string {
 
 // changeOften begins 30 changes of a logged-in user, and returns the outcome of the last.
 func changeOften(b *harness, token string) (err error) {
-	authorized, err := b.authorize(token)
-	must(b.t, err)
 	for range 30 {
-		var self *manage.Self
-		if self, err = manage.NewSelf(b.t.Context(), b.Manager, b.company, authorized, session.Client{Address: home}); err == nil {
-			err = self.BeginChange(b.t.Context(), "x")
-		}
+		err = b.self(token).BeginChange(b.t.Context(), "x")
 	}
 	return err
 }

@@ -6,10 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/manage"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -120,14 +118,13 @@ func TestWhatCouldNotBeDoneIsNoTry(t *testing.T) {
 func TestAChangeThatFailsIsGivenBack(t *testing.T) {
 	b := newHarness(t)
 	b.company.Limits.LoginsPerAddress.N = 5
-	authorized, err := b.authorize(b.sessionIn(record.Authorized))
-	must(t, err)
+	token := b.sessionIn(record.Authorized)
 	derive := b.Hasher.Derive
 	b.Hasher.Derive = func(string, string) ([]byte, error) { return nil, pw.ErrBusy }
 	change := func() error {
-		self, err := manage.NewSelf(t.Context(), b.Manager, b.company, authorized, session.Client{Address: home})
-		must(t, err)
-		if err = self.BeginChange(t.Context(), "backup codes"); err == nil {
+		self := b.self(token)
+		err := self.BeginChange(t.Context(), "backup codes")
+		if err == nil {
 			_, err = self.NewOwnBackupCodes(t.Context())
 		}
 		return self.EndChange(t.Context(), err)

@@ -50,11 +50,13 @@ func (b *harness) wantNotices(want []string, do func()) {
 // change changes the account as an operator.
 func (b *harness) change(apply func(*record.Account)) {
 	b.t.Helper()
-	_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
-		apply(a)
-		return nil
-	}})
+	_, _, err := b.admin().Change(b.t.Context(), mnemocode, set(apply))
 	must(b.t, err)
+}
+
+// set is a change that is never refused.
+func set(apply func(*record.Account)) manage.Change {
+	return manage.Change{Apply: func(a *record.Account) error { apply(a); return nil }}
 }
 
 // The owner gets a notice of each change to how one logs in: by mail or else by SMS, and

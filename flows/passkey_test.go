@@ -12,7 +12,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -76,13 +75,9 @@ type device struct {
 func (d *device) create(mnemocode string) (token string, credential []byte) {
 	d.b.t.Helper()
 	options, err := d.b.admin().NewPasskey(d.b.t.Context(), mnemocode)
-	if err != nil {
-		d.b.t.Fatal(err)
-	}
+	must(d.b.t, err)
 	var a keychainAnswer
-	if err := json.Unmarshal(options.PublicKey, &a); err != nil {
-		d.b.t.Fatal(err)
-	}
+	must(d.b.t, json.Unmarshal(options.PublicKey, &a))
 	d.handle, a.ID, a.Count = a.Handle, d.id, d.count
 	credential, _ = json.Marshal(a)
 	return options.ChallengeToken, credential
@@ -104,9 +99,7 @@ func (b *harness) device(id string, count uint32) *device {
 func (d *device) answer(company string) object {
 	d.b.t.Helper()
 	reply, err := d.b.serveAs(company, "192.0.2.1", "passkey/options", "", nil)
-	if err != nil {
-		d.b.t.Fatal(err)
-	}
+	must(d.b.t, err)
 	return object{"challenge_token": reply.ChallengeToken, "credential": d.sign(reply.PublicKey)}
 }
 
@@ -369,11 +362,8 @@ func TestRemovingPasskeys(t *testing.T) {
 	b.update(true, func(a *record.Account) { a.Phone = phone })
 	sender := b.company.SMS
 	b.company.SMS = nil
-	loggedIn, err := b.authorize(b.must("passkey/login", "", one.answer(code)).SessionToken)
-	must(t, err)
-	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, loggedIn, session.Client{Address: "192.0.2.1"})
-	must(t, err)
-	if err := manage.ForUser(user.RemovePasskey(t.Context(), mnemocode, id(one), loggedIn.ID)); !errors.Is(err, wire.ErrConflict) {
+	user := b.self(b.must("passkey/login", "", one.answer(code)).SessionToken)
+	if err := manage.ForUser(user.RemovePasskey(t.Context(), mnemocode, id(one), user.Session.ID)); !errors.Is(err, wire.ErrConflict) {
 		t.Errorf("the last way to log in, where nothing sends SMS: %v", err)
 	}
 	b.company.SMS = sender
@@ -424,17 +414,13 @@ func TestAChangeThatComesFirstRefusesAUsersRemovalOfAPasskey(t *testing.T) {
 				login = func() string { return b.must("passkey/login", "", d.answer(code)).SessionToken }
 			}
 			tokens := []string{login(), login()}
-			own, err := b.authorize(tokens[0])
-			must(t, err)
-			owner := b.idOf(tokens[1])
-			user, err := manage.NewSelf(t.Context(), b.Manager, b.company, own, session.Client{Address: home})
-			must(t, err)
+			owner, user := b.idOf(tokens[1]), b.self(tokens[0])
 			whole := b.Accounts
 			b.Accounts = overtaken{whole, func() {
 				b.Accounts = whole
 				must(t, c.change(b, user, owner))
 			}}
-			if err := user.RemovePasskey(t.Context(), mnemocode, id("one"), own.ID); !errors.Is(err, manage.ErrChanged) {
+			if err := user.RemovePasskey(t.Context(), mnemocode, id("one"), user.Session.ID); !errors.Is(err, manage.ErrChanged) {
 				t.Errorf("got %v, want ErrChanged", err)
 			}
 			if n := b.load().Passkeys; n != 1 {

@@ -12,7 +12,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -104,10 +103,7 @@ func TestMailGoesToWhateverIsStored(t *testing.T) {
 		"taro..yamada@docomo.example": `"taro..yamada"@docomo.example`, `"hanako."@docomo.example`: `"hanako."@docomo.example`, "ü@bücher.example": "ü@bücher.example",
 	} {
 		b := newHarness(t)
-		_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
-			a.Email = stored
-			return nil
-		}})
+		_, _, err := b.admin().Change(t.Context(), mnemocode, set(func(a *record.Account) { a.Email = stored }))
 		must(t, err)
 		for _, typed := range []string{stored, to, strings.Replace(stored, "bücher", "XN--bcher-kva", 1), strings.ToUpper(stored)} {
 			b.must("auth/recovery/recover", "", recovery(object{"login_id": typed, "method": "MAIL"}))
@@ -125,20 +121,14 @@ func TestAnAccountKeepsWhatANewOneMayNotHave(t *testing.T) {
 	b.update(true, func(a *record.Account) {
 		a.Mnemocode, a.Phone, a.Email, a.LoginName = "..", "+4402079460958", "alice@exam_ple.com", "\u200b"
 	})
-	a, _, err := b.admin().Change(t.Context(), "..", manage.Change{Apply: func(a *record.Account) error {
-		a.Status = record.StatusRestricted
-		return nil
-	}})
+	a, _, err := b.admin().Change(t.Context(), "..", set(func(a *record.Account) { a.Status = record.StatusRestricted }))
 	if err != nil || a.Status != record.StatusRestricted || a.Phone != "+4402079460958" {
 		t.Errorf("got %+v, %v", a, err)
 	}
 	if found, err := b.admin().ByLoginID(t.Context(), "+4402079460958"); err != nil || found.ID != a.ID {
 		t.Errorf("its phone finds %q, %v", found.Mnemocode, err)
 	}
-	_, _, err = b.admin().Change(t.Context(), "..", manage.Change{Apply: func(a *record.Account) error {
-		a.Mnemocode = "."
-		return nil
-	}})
+	_, _, err = b.admin().Change(t.Context(), "..", set(func(a *record.Account) { a.Mnemocode = "." }))
 	if _, refused := errors.AsType[*manage.FieldError](err); !refused {
 		t.Errorf("the mnemocode . is taken: %v", err)
 	}
@@ -219,11 +209,8 @@ func TestRecoveryMethods(t *testing.T) {
 func TestAnAccountKeepsItsOnlySecondFactor(t *testing.T) {
 	for policy, want := range map[tenant.SecondFactor]bool{tenant.SecondFactorRequired: false, tenant.SecondFactorOff: true} {
 		b := newHarness(t)
-		own, err := b.authorize(b.walk("auth/oauth").SessionToken)
-		must(t, err)
+		user := b.self(b.walk("auth/oauth").SessionToken)
 		b.company.Recovery.Methods, b.company.SecondFactor = []tenant.Method{tenant.ByMail}, policy
-		user, err := manage.NewSelf(t.Context(), b.Manager, b.company, own, session.Client{Address: home})
-		must(t, err)
 		if got := user.CanRemoveContact(record.Phone); got != want {
 			t.Errorf("%s: removable: %v, want %v", policy, got, want)
 		}
@@ -250,16 +237,13 @@ func TestAnAccountKeepsAWayToRecover(t *testing.T) {
 		for hardened, want := range map[bool]bool{true: c.hardened, false: c.open} {
 			t.Run(fmt.Sprint(name, ", hardened ", hardened), func(t *testing.T) {
 				b := newHarness(t)
-				own, err := b.authorize(b.must("auth/checkcredentials", "", credentials(nil)).SessionToken)
-				must(t, err)
+				user := b.self(b.must("auth/checkcredentials", "", credentials(nil)).SessionToken)
 				b.company.Hardened = hardened
 				b.company.Recovery.Methods = nil
 				for _, m := range strings.Fields(c.methods) {
 					b.company.Recovery.Methods = append(b.company.Recovery.Methods, tenant.Method(m))
 				}
 				c.prepare(b.company)
-				user, err := manage.NewSelf(t.Context(), b.Manager, b.company, own, session.Client{Address: home})
-				must(t, err)
 				if got := user.CanRemoveContact(record.Email); got != want {
 					t.Errorf("removable: %v, want %v", got, want)
 				}

@@ -116,23 +116,15 @@ func TestNobodyTakesALoginNameThatReadsAsAnotherPhone(t *testing.T) {
 	for i, name := range append(nationally, phone, "00370 60012345", "８ ６００ １２３４５") {
 		wantTaken("login_name", create(record.Account{Mnemocode: fmt.Sprint("thief", i), LoginName: name}))
 	}
-	if err := create(record.Account{Mnemocode: "digits", LoginName: "860099991"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, create(record.Account{Mnemocode: "digits", LoginName: "860099991"}))
 	wantTaken("primary_phone", create(record.Account{Mnemocode: "late", Phone: "+37060099991"}))
 	wantTaken("login_name", create(record.Account{Mnemocode: "late", LoginName: "60099991"}))
 	rename := func(name string) error {
-		_, _, err := b.admin().Change(t.Context(), "digits", manage.Change{Apply: func(a *record.Account) error {
-			a.LoginName = name
-			return nil
-		}})
+		_, _, err := b.admin().Change(t.Context(), "digits", set(func(a *record.Account) { a.LoginName = name }))
 		return err
 	}
 	wantTaken("login_name", rename("860012345"))
-	if _, _, err := b.admin().Change(t.Context(), "digits", manage.Change{Apply: func(a *record.Account) error {
-		a.Role = "clerk"
-		return nil
-	}}); err != nil {
+	if _, _, err := b.admin().Change(t.Context(), "digits", set(func(a *record.Account) { a.Role = "clerk" })); err != nil {
 		t.Error(err)
 	}
 	wantTaken("primary_phone", create(record.Account{Mnemocode: "late", Phone: "+37060099991"}))
@@ -149,10 +141,7 @@ func TestNationalPhonesAreStoredAsE164(t *testing.T) {
 	b := newHarness(t)
 	b.company.PhoneRegion = "LT"
 	set := func(phone string) (record.Account, error) {
-		a, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
-			a.Phone = phone
-			return nil
-		}})
+		a, _, err := b.admin().Change(t.Context(), mnemocode, set(func(a *record.Account) { a.Phone = phone }))
 		return a, err
 	}
 	if a, err := set("8 (611) 11111"); err != nil || a.Phone != "+37061111111" {

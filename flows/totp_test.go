@@ -9,7 +9,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -157,11 +156,8 @@ func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {
 		b := newHarness(t)
 		b.withApp()
 		prepare(b)
-		s, err := b.authorize(b.walk("auth/oauth").SessionToken)
-		must(t, err)
-		self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, session.Client{Address: home})
-		must(t, err)
-		_, err = self.RemoveTOTP(t.Context(), mnemocode, s.ID)
+		self := b.self(b.walk("auth/oauth").SessionToken)
+		_, err := self.RemoveTOTP(t.Context(), mnemocode, self.Session.ID)
 		return manage.ForUser(err)
 	}
 	fixed := []tenant.FixedCode{{Code: "123456", Phones: []string{phone}}}
