@@ -30,7 +30,7 @@ var generationAccountsCases = []accountsCase{
 					"ByMnemocode":      get[record.Account](t)(two.ByMnemocode(bg, "acme", a.Mnemocode)).CompanyGeneration,
 					"ByIdentity":       get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])).CompanyGeneration,
 					"ByLoginID":        get[record.Account](t)(two.ByLoginID(bg, "acme", typed.LoginID(a.LoginName, ""), "")).CompanyGeneration,
-					"Update":           get[record.Account](t)(two.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) { a.CompanyGeneration = 9; return false, nil })).CompanyGeneration,
+					"Update":           get[record.Account](t)(two.Update(bg, "acme", a.ID, set(false, func(a *record.Account) { a.CompanyGeneration = 9 }))).CompanyGeneration,
 					"List":             get[[]record.Account](t)(two.List(bg, "acme", "", 1))[0].CompanyGeneration,
 					"an unknown one's": unknown.CompanyGeneration,
 				}

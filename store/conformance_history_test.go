@@ -128,10 +128,7 @@ var historyCases = []accountsCase{
 			newest.Count = 2
 			wantEqual(t, "history", recorded(t, two, a, 10), []record.Event{with(a, 4, 5, ""), with(a, 2, 3, "ONE"), newest})
 			const name = "c"
-			must(t, second(one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
-				a.Mnemocode = name
-				return false, nil
-			})))
+			must(t, second(one.Update(bg, "acme", a.ID, set(false, func(a *record.Account) { a.Mnemocode = name }))))
 			for ref, want := range map[string][]record.Event{"OLD": nil, "NEW": {newest}, "ONE": {with(b, 3, 4, "ONE"), with(a, 2, 3, "ONE")}, "": nil, "new": nil} {
 				for i := range want {
 					if want[i].Account == a.ID {

@@ -30,7 +30,7 @@ var passkeyCases = []accountsCase{
 			wantEqual(t, "updated", has.Updated, t0.Add(time.Hour))
 			wantTaken(t, "again", two.AddPasskey(bg, t0, a, young), "credential")
 			wantTaken(t, "of another account", one.AddPasskey(bg, t0, b, passkey(b.ID, "z")), "credential")
-			updated, err := one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) { a.Passkeys, a.Role = 7, "r"; return false, nil })
+			updated, err := one.Update(bg, "acme", a.ID, set(false, func(a *record.Account) { a.Passkeys, a.Role = 7, "r" }))
 			must(t, err)
 			wantEqual(t, "count after Update", updated.Passkeys, 2)
 		},

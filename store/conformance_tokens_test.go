@@ -106,11 +106,7 @@ var tokenCases = []accountsCase{
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
 			change := func(ends, spare bool) {
 				t.Helper()
-				_, err := one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
-					a.SpareTokens = spare
-					return ends, nil
-				})
-				must(t, err)
+				must(t, second(one.Update(bg, "acme", a.ID, set(ends, func(a *record.Account) { a.SpareTokens = spare }))))
 			}
 			must(t, one.AddToken(bg, a, issued(a.ID, "x"), 5))
 			must(t, one.AddToken(bg, b, issued(b.ID, "z"), 5))

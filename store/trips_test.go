@@ -190,22 +190,19 @@ func TestWhatIsUnknownTakesAsManyRoundTrips(t *testing.T) {
 	}
 	same("auth/login", []string{known, unknown}, func(id string) { login(id) })
 	same("auth/checkcredentials", []string{known, unknown}, func(id string) {
-		_, err := s.serve("auth/checkcredentials", "", map[string]string{"login_id": id, "password": "wrong"})
-		wantErr(t, id, err, wire.ErrCredentialsInvalid)
+		wantErr(t, id, second(s.serve("auth/checkcredentials", "", map[string]string{"login_id": id, "password": "wrong"})), wire.ErrCredentialsInvalid)
 	})
 
 	s.company.Hardened = true
 	same("auth/checkpassword", []string{known, unknown}, func(id string) {
-		_, err := s.serve("auth/checkpassword", login(id).SessionToken, map[string]string{"password": "wrong"})
-		wantErr(t, id, err, wire.ErrPasswordInvalid)
+		wantErr(t, id, second(s.serve("auth/checkpassword", login(id).SessionToken, map[string]string{"password": "wrong"})), wire.ErrPasswordInvalid)
 	})
 	recovered := func(id string) string {
 		return s.must("auth/recovery/recover", "", map[string]string{"login_id": id, "captcha_response": "x"}).SessionToken
 	}
 	same("auth/recovery/recover", []string{known, phoneless, unknown}, func(id string) { recovered(id) })
 	same("auth/recovery/checkotp", []string{known, phoneless, unknown}, func(id string) {
-		_, err := s.serve("auth/recovery/checkotp", recovered(id), map[string]string{"otp": "000000"})
-		wantErr(t, id, err, wire.ErrOTPInvalid)
+		wantErr(t, id, second(s.serve("auth/recovery/checkotp", recovered(id), map[string]string{"otp": "000000"})), wire.ErrOTPInvalid)
 	})
 	same("auth/recovery/renewotp", []string{known, phoneless, unknown}, func(id string) {
 		s.must("auth/recovery/renewotp", recovered(id), map[string]string{})

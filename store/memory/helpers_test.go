@@ -12,6 +12,7 @@ var (
 	bg      = context.Background()
 	must    = storetest.Must
 	wantErr = recordtest.WantErr
+	second  = recordtest.Second
 	t0      = recordtest.T0
 	hash    = recordtest.Hash
 	session = recordtest.Session

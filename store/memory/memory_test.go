@@ -127,17 +127,13 @@ func TestMemoryReturnsWhatTheStoreSaid(t *testing.T) {
 func TestMemoryForgetsWhatIsRevokedWhateverTheStoreAnswers(t *testing.T) {
 	next := record.Session{Hash: hash("next"), State: record.Authorized}
 	for name, revoke := range map[string]func(m *Memory, s record.Session) error{
-		"Replace": func(m *Memory, s record.Session) error { return m.Replace(bg, t0, s.Hash, s.State, next) },
-		"Delete":  func(m *Memory, s record.Session) error { return m.Delete(bg, s.Hash) },
-		"Raise":   func(m *Memory, s record.Session) error { return m.Raise(bg, t0, s.Hash, s.Profile, "raised") },
-		"Expire":  func(m *Memory, s record.Session) error { return m.Expire(bg, t0, s.Hash) },
-		"DeleteID": func(m *Memory, s record.Session) error {
-			_, err := m.DeleteID(bg, t0, s.Company, s.Account, s.ID)
-			return err
-		},
+		"Replace":  func(m *Memory, s record.Session) error { return m.Replace(bg, t0, s.Hash, s.State, next) },
+		"Delete":   func(m *Memory, s record.Session) error { return m.Delete(bg, s.Hash) },
+		"Raise":    func(m *Memory, s record.Session) error { return m.Raise(bg, t0, s.Hash, s.Profile, "raised") },
+		"Expire":   func(m *Memory, s record.Session) error { return m.Expire(bg, t0, s.Hash) },
+		"DeleteID": func(m *Memory, s record.Session) error { return second(m.DeleteID(bg, t0, s.Company, s.Account, s.ID)) },
 		"DeleteOthers": func(m *Memory, s record.Session) error {
-			_, err := m.DeleteOthers(bg, t0, s.Company, s.Account, hash("another"))
-			return err
+			return second(m.DeleteOthers(bg, t0, s.Company, s.Account, hash("another")))
 		},
 		"End of the account": func(m *Memory, s record.Session) error {
 			return m.End(bg, t0, record.Revocation{Company: s.Company, Account: s.Account, Generation: s.Generation + 1})
@@ -372,8 +368,7 @@ func TestMemoryUnderConcurrency(t *testing.T) {
 					}
 				}
 				must(t, memory.Delete(bg, s.Hash))
-				_, err := memory.Recall(bg, t0, "", s.Hash, false, memory.Get)
-				wantErr(t, "recalling a revoked session", err, record.ErrNotFound)
+				wantErr(t, "recalling a revoked session", second(memory.Recall(bg, t0, "", s.Hash, false, memory.Get)), record.ErrNotFound)
 			}
 		})
 	}
@@ -606,9 +601,7 @@ func BenchmarkCollect(b *testing.B) {
 			}
 			for i := range n {
 				session, err := made.Get(b.Context(), token(i))
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				maps[token(i)[0]%shards][token(i)] = session
 			}
 			return maps

@@ -192,10 +192,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 		call    func(s record.Accounts, a record.Account) error
 		stored  func(s record.Accounts, a record.Account) bool
 	}{
-		{"Create", commitSent, func(s record.Accounts, _ record.Account) error {
-			_, err := s.Create(bg, t0, plain("acme", "new"))
-			return err
-		}, func(s record.Accounts, _ record.Account) bool {
+		{"Create", commitSent, func(s record.Accounts, _ record.Account) error { return second(s.Create(bg, t0, plain("acme", "new"))) }, func(s record.Accounts, _ record.Account) bool {
 			_, err := s.ByMnemocode(bg, "acme", "new")
 			return err == nil
 		}},
@@ -218,11 +215,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			return errors.Is(err, record.ErrNotFound)
 		}},
 		{"Update", commitSent, func(s record.Accounts, a record.Account) error {
-			_, err := s.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
-				a.Role += "x"
-				return true, nil
-			})
-			return err
+			return second(s.Update(bg, "acme", a.ID, set(true, func(a *record.Account) { a.Role += "x" })))
 		}, func(s record.Accounts, a record.Account) bool {
 			got, err := s.ByID(bg, "acme", a.ID)
 			return err == nil && got.Role == "x" && got.Generation == a.Generation+1
@@ -381,8 +374,7 @@ func TestPostgresNamesTheSettingOfThePooler(t *testing.T) {
 	p := startStore(t, s.DSN(s.NewSchema(t)), Options{MaxConns: 1})
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	for range 2 {
-		_, err := p.Accounts().ByID(bg, "acme", a.ID)
-		must(t, err)
+		must(t, second(p.Accounts().ByID(bg, "acme", a.ID)))
 	}
 	_, err := p.pool.Exec(bg, "DEALLOCATE ALL")
 	must(t, err)

@@ -30,6 +30,7 @@ var (
 	recorded              = recordtest.Recorded
 	nothing               = recordtest.ChangeNothing
 	revoking              = recordtest.Revoking
+	set                   = recordtest.Set
 	bind                  = recordtest.Bind
 	callAllAccounts       = recordtest.CallAllAccounts
 	answering             = recordtest.Answering

@@ -23,8 +23,7 @@ func TestPostgresPlansAreSeen(t *testing.T) {
 	conn, err := pgx.Connect(bg, dsn)
 	must(t, err)
 	defer conn.Close(bg)
-	_, err = conn.Exec(bg, "SET enable_seqscan = off")
-	must(t, err)
+	must(t, second(conn.Exec(bg, "SET enable_seqscan = off")))
 	for statement, want := range map[string]string{
 		"DELETE FROM accounts WHERE role = $1":                       "Seq Scan on accounts",
 		"DELETE FROM accounts WHERE id = $1":                         "",
@@ -67,8 +66,7 @@ func TestPostgresReadsNoTableWhole(t *testing.T) {
 	must(t, err)
 	defer conn.Close(bg)
 	for _, statement := range fillPostgres {
-		_, err := conn.Exec(bg, strings.Replace(statement, "ACCOUNTS", strconv.Itoa(*plannedAccounts), 1))
-		must(t, err)
+		must(t, second(conn.Exec(bg, strings.Replace(statement, "ACCOUNTS", strconv.Itoa(*plannedAccounts), 1))))
 	}
 	var log recordtest.StatementLog
 	p := openStore(t, s.DSN(schema), Options{})
@@ -111,14 +109,12 @@ func TestPostgresDueReadsNoBacklog(t *testing.T) {
 		`INSERT INTO outbox_queues (company, queue, due) VALUES ('other', 'm', 30000), ('third', 'm', 7)`,
 		`ANALYZE outbox_queues`,
 	} {
-		_, err := conn.Exec(bg, statement)
-		must(t, err)
+		must(t, second(conn.Exec(bg, statement)))
 	}
 	companies, err := p.Accounts().(record.Outbox).Due(bg, record.FromMicros(20000))
 	must(t, err)
 	wantEqual(t, "due", companies, []string{"acme", "third"})
-	_, err = conn.Conn().Prepare(bg, "due", sqlstore.Due)
-	must(t, err)
+	must(t, second(conn.Conn().Prepare(bg, "due", sqlstore.Due)))
 	rows, err := conn.Query(bg, "EXPLAIN (ANALYZE, TIMING off) EXECUTE due(20000)", pgx.QueryExecModeSimpleProtocol)
 	must(t, err)
 	steps, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -288,6 +288,11 @@ func ChangeNothing(*record.Account) (ends bool, err error) { return false, nil }
 // Revoking is a change of an account that revokes its sessions.
 func Revoking(*record.Account) (ends bool, err error) { return true, nil }
 
+// Set returns a change that is never refused. It revokes the sessions if it ends them.
+func Set(ends bool, change func(*record.Account)) func(*record.Account) (ends bool, err error) {
+	return func(a *record.Account) (bool, error) { change(a); return ends, nil }
+}
+
 // Bind returns a change that adds an identity, if the account has none of its
 // provider.
 func Bind(identity record.Identity) func(*record.Account) (ends bool, err error) {

@@ -140,8 +140,7 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 		file := writeFile(t, whole)
 		db := get[*sql.DB](t)(sql.Open("sqlite", dsn(file, "journal_mode(DELETE)")))
 		for _, statement := range statements {
-			_, err := db.Exec(statement)
-			must(t, err)
+			must(t, second(db.Exec(statement)))
 		}
 		must(t, db.Close())
 		return get[[]byte](t)(os.ReadFile(file))
@@ -226,8 +225,7 @@ func TestSQLiteRestoreReplaces(t *testing.T) {
 		}
 	}
 	to := filepath.Join(t.TempDir(), "new", "mnemogate.db") // the directory does not exist yet
-	_, err := Restore{From: from, To: to}.Run(bg)
-	must(t, err)
+	must(t, second(Restore{From: from, To: to}.Run(bg)))
 	refused(Restore{From: from, To: to}, "--force")
 
 	running := Open(to)
@@ -246,26 +244,22 @@ func TestSQLiteRestoreReplaces(t *testing.T) {
 	must(t, os.WriteFile(to+"-wal", log, 0o600))
 	must(t, os.Remove(to))
 	refused(Restore{From: from, To: to}, "-wal exists")
-	_, err = Restore{From: from, To: to, Replace: true}.Run(bg)
-	must(t, err)
+	must(t, second(Restore{From: from, To: to, Replace: true}.Run(bg)))
 	restored := startStore(t, to)
 	for mnemocode, want := range map[string]error{"alice": nil, "bob": record.ErrNotFound, "dave": record.ErrNotFound} {
-		_, err := restored.Accounts().ByMnemocode(bg, "acme", mnemocode)
-		wantErr(t, mnemocode, err, want)
+		wantErr(t, mnemocode, second(restored.Accounts().ByMnemocode(bg, "acme", mnemocode)), want)
 	}
 	info := get[os.FileInfo](t)(os.Stat(to))
 	wantEqual(t, "mode", info.Mode().Perm(), 0o600)
 
 	// A file that SQLite can't read can be replaced.
 	must(t, os.WriteFile(from+"-garbage", bytes.Repeat([]byte("garbage "), 1000), 0o644))
-	_, err = Restore{From: from, To: from + "-garbage", Replace: true}.Run(bg)
-	must(t, err)
+	must(t, second(Restore{From: from, To: from + "-garbage", Replace: true}.Run(bg)))
 
 	if runtime.GOOS != "windows" { // where only administrators can create links
 		must(t, os.Symlink(to+"-linked", to+"-link"))
 		must(t, os.WriteFile(to+"-linked", nil, 0o600))
-		_, err = Restore{From: from, To: to + "-link", Replace: true}.Run(bg)
-		must(t, err)
+		must(t, second(Restore{From: from, To: to + "-link", Replace: true}.Run(bg)))
 		if info := get[os.FileInfo](t)(os.Stat(to + "-linked")); info.Size() == 0 {
 			t.Error("the link was replaced, not its file")
 		}

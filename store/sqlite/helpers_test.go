@@ -15,6 +15,7 @@ var (
 	bg                    = context.Background()
 	must                  = storetest.Must
 	wantErr               = recordtest.WantErr
+	second                = recordtest.Second
 	wantGone              = recordtest.WantGone
 	wantSession           = recordtest.WantSession
 	wantRefusedUnlessOpen = recordtest.WantRefusedUnlessOpen

@@ -30,8 +30,7 @@ func TestSQLiteWritesThatFailHarmNoOthers(t *testing.T) {
 			case 2:
 				panic("a secret")
 			case 3:
-				_, err := tx.Exec(ctx, `INSERT INTO revocations (company) VALUES (NULL)`)
-				return err
+				return second(tx.Exec(ctx, `INSERT INTO revocations (company) VALUES (NULL)`))
 			}
 			return nil
 		})
@@ -56,8 +55,7 @@ func TestSQLiteSurvivesALostTransaction(t *testing.T) {
 			if err := tx.storeSession(ctx, session("lost", 1, 1, record.CheckOTP)); err != nil {
 				return err
 			}
-			_, err := tx.Exec(ctx, statement)
-			return err
+			return second(tx.Exec(ctx, statement))
 		})
 		if err == nil {
 			t.Errorf("after %s, all is said to be committed", statement)
@@ -98,8 +96,7 @@ func TestSQLiteGivesUpOnlyWritesThatHaveNotBegun(t *testing.T) {
 	wantErr(t, "the write that waited", <-dropped, context.Canceled)
 	close(finish)
 	must(t, <-slow)
-	_, err := s.Sessions().Get(bg, hash("slow"))
-	must(t, err)
+	must(t, second(s.Sessions().Get(bg, hash("slow"))))
 }
 
 // Callers that only look at counters do not queue with writers.
