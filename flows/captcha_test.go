@@ -3,24 +3,12 @@ package flows_test
 import (
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// captchaBodies returns requests that lack only the captcha_response they need.
-func captchaBodies() map[string]object {
-	return map[string]object{
-		"auth/checkpassword":    {"password": password},
-		"auth/checkcredentials": {"login_id": email, "password": password},
-		"auth/recovery/recover": {"login_id": email, "method": "QUESTION"},
-	}
-}
-
-// solve sends a request with a captcha response.
-func (b *harness) solve(company, address, path, token, response string) error {
-	body := captchaBodies()[path]
-	body["captcha_response"] = response
-	_, err := b.serveAs(company, address, path, token, body)
+// solve logs in with a captcha response.
+func (b *harness) solve(address, response string) error {
+	_, err := b.serveAs(code, address, "auth/checkcredentials", "", credentials(object{"captcha_response": response}))
 	return err
 }
 
@@ -33,30 +21,13 @@ func newCaptchaHarness(t *testing.T) (*harness, *captcha) {
 	return b, asked
 }
 
-// The provider is not asked for an address that has failed too often.
-func TestBadCaptchasAreFailuresOfTheAddress(t *testing.T) {
-	b, asked := newCaptchaHarness(t)
-	limit := b.company.Limits.FailuresPerAddress.N
-	token := b.sessionIn(record.CheckPassword)
-	for range limit {
-		wantRefusal(t, b.solve(code, home, "auth/checkcredentials", "", "bad"), wire.ErrCaptchaInvalid, true)
-	}
-	for path := range captchaBodies() {
-		wantRefusal(t, b.solve(code, home, path, token, "good"), wire.ErrRestricted, false)
-	}
-	if n := asked.asked.Load(); n != int64(limit) {
-		t.Errorf("the provider was asked %d times", n)
-	}
-	must(t, b.solve(code, stranger, "auth/checkcredentials", "", "good"))
-}
-
 // Interface, Endpoints 2: an error says that the next request needs a captcha.
 func TestPendingDisclaimersNeedTheCaptchaAgain(t *testing.T) {
 	b, _ := newCaptchaHarness(t)
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
-	wantRefusal(t, b.solve(code, home, "auth/checkcredentials", "", "good"), wire.ErrDisclaimerInvalid, true)
+	wantRefusal(t, b.solve(home, "good"), wire.ErrDisclaimerInvalid, true)
 	b.company.Limits.CaptchaAfter = new(1)
-	wantRefusal(t, b.solve(code, home, "auth/checkcredentials", "", ""), wire.ErrDisclaimerInvalid, false)
+	wantRefusal(t, b.solve(home, ""), wire.ErrDisclaimerInvalid, false)
 }
 
 // Providers trim spaces around a response. mnemogate rejects such a response without
@@ -64,12 +35,12 @@ func TestPendingDisclaimersNeedTheCaptchaAgain(t *testing.T) {
 func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {
 	b, asked := newCaptchaHarness(t)
 	for i, spaced := range []string{"good ", " good", "good\n", "\tgood", "good\u00a0", "\u2003good", "good\ufeff", "good\u001c", "good\u200b"} {
-		wantRefusal(t, b.solve(code, addressOf(i), "auth/checkcredentials", "", spaced), wire.ErrCaptchaInvalid, true)
+		wantRefusal(t, b.solve(addressOf(i), spaced), wire.ErrCaptchaInvalid, true)
 	}
 	if n := asked.asked.Load(); n != 0 {
 		t.Errorf("the provider was asked %d times", n)
 	}
-	if err := b.solve(code, "203.0.113.7", "auth/checkcredentials", "", "good"); err != nil {
+	if err := b.solve("203.0.113.7", "good"); err != nil {
 		t.Error(err)
 	}
 }
@@ -78,7 +49,7 @@ func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {
 func TestACaptchaProviderIsToldTheWholeAddress(t *testing.T) {
 	b, asked := newCaptchaHarness(t)
 	const address = "2001:db8::1:2"
-	must(t, b.solve(code, address, "auth/checkcredentials", "", "good"))
+	must(t, b.solve(address, "good"))
 	if got := asked.address.Load(); got != address {
 		t.Errorf("got %v, want %s", got, address)
 	}

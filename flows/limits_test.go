@@ -222,8 +222,13 @@ func TestLimitsAreExactUnderRaces(t *testing.T) {
 		}},
 		"bad captchas of an address": {newHarness, func(b *harness) func(int) error {
 			b.company.Captcha, b.company.Limits.CaptchaAfter = &captcha{}, new(0)
-			return func(int) error { return b.solve(code, home, "auth/checkcredentials", "", "bad") }
-		}, map[string]int{"auth.captcha.invalid": 30, "auth.restricted": 70}, nil},
+			return func(int) error { return b.solve(home, "bad") }
+		}, map[string]int{"auth.captcha.invalid": 30, "auth.restricted": 70}, func(b *harness) {
+			if n := b.company.Captcha.(*captcha).asked.Load(); n != 30 { // not for an address that has failed too often
+				b.t.Errorf("the provider was asked %d times", n)
+			}
+			must(b.t, b.solve(stranger, "good"))
+		}},
 		"a captcha response": {newHarness, func(b *harness) func(int) error {
 			b.company.Captcha, b.company.Limits.CaptchaAfter = &captcha{}, new(0)
 			return sends(b, "auth/checkcredentials", "", with(wrong, object{"captcha_response": "good"}))

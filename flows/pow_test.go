@@ -52,8 +52,8 @@ func TestAChallengeEnds(t *testing.T) {
 	b.clock.advance(time.Millisecond)
 	second := solution(b.challenge(code))
 	b.clock.advance(5*time.Minute - time.Millisecond)
-	wantRefusal(t, b.solve(code, "203.0.113.7", "auth/checkcredentials", "", first), wire.ErrCaptchaInvalid, true)
-	if err := b.solve(code, "203.0.113.7", "auth/checkcredentials", "", second); err != nil {
+	wantRefusal(t, b.solve("203.0.113.7", first), wire.ErrCaptchaInvalid, true)
+	if err := b.solve("203.0.113.7", second); err != nil {
 		t.Error(err)
 	}
 }
@@ -73,7 +73,7 @@ func TestWithoutTheSecretNoWorkIsGood(t *testing.T) {
 	if _, err := b.Challenge(t.Context(), &flows.Request{Company: code}); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
-	if err := b.solve(code, "203.0.113.7", "auth/checkcredentials", "", right); !errors.Is(err, wire.ErrUnavailable) {
+	if err := b.solve("203.0.113.7", right); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -89,7 +89,6 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 	anyIssuer := func(site string) string {
 		return site + ": assertion has no issuer, and the site takes requests for any host, so clients choose the issuer of their own assertions"
 	}
-	const maybeTwice = "mnemogate: some requests may pass it twice, and the second one finds no token"
 	for _, test := range []struct {
 		name, sites string
 		want        []string
@@ -187,7 +186,6 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 		{"the same matcher, whatever headers and variables are", "http:// { route { @api { path /api/*; not method TRACE }; mnemogate @api; request_header X-Internal 1; vars internal 1; tracing; reverse_proxy @api localhost:9000 } }", nil},
 		{"a part of what matches", "http:// { route { handle /x/* { mnemogate /x/api/* }; encode gzip; reverse_proxy /x/* localhost:9000 } }", []string{past("mnemogate", "localhost:9000")}},
 		{"what matches in a part", "http:// { @html path *.html; route { handle /x/* { mnemogate @html }; reverse_proxy @html localhost:9000 } }", []string{past("mnemogate", "localhost:9000")}},
-		{"twice, perhaps", "http:// { mnemogate /api/*; mnemogate; reverse_proxy localhost:9000 }", []string{maybeTwice}},
 		{"applications on other machines that can't tell", `example.com { mnemogate; handle /a/* { reverse_proxy app:9000 10.0.0.5:9000 localhost:9000 }; handle /b/* { reverse_proxy https://app.internal { header_up Host {upstream_hostport}; ` +
 			`header_up X-Env production; header_up X-Forwarded-Proto "https and more" } }; php_fastcgi php:9000 }`,
 			[]string{unproven("mnemogate in example.com", "app:9000"), unproven("mnemogate in example.com", "10.0.0.5:9000"), unproven("mnemogate in example.com", "app.internal:443"), unproven("mnemogate in example.com", "php:9000")}},
