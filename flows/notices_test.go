@@ -469,6 +469,14 @@ func TestNoticesOfLoginsHaveABudget(t *testing.T) {
 	})); n != 10 {
 		t.Errorf("%d notices of 5 changes, want one to the email and one to the old phone for each", n)
 	}
+	b = newHarness(t)
+	b.company.Mail = nil
+	for range 3 {
+		newDevices()
+	}
+	b.wantNotices([]string{"passkey_added " + phone}, func() {
+		b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
+	})
 }
 
 // A gateway that hangs holds up no change, and what no longer fits is dropped and

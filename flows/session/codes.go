@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/subtle"
 	"errors"
 	"time"
 
@@ -39,7 +38,7 @@ func (c *Call) newCode(st Step, token string, expires time.Time) (newCode, error
 	if ttl := time.Duration(c.Company.OTP.TTL); ttl < expires.Sub(c.Now) {
 		expires = c.Now.Add(ttl)
 	}
-	code := &record.Code{Hash: tokens.HashCode(token, st.State, a.Phone, digits), Phone: a.Phone, Expires: expires}
+	code := &record.Code{Hash: c.Keys.HashCode(token, st.State, a.Phone, digits), Phone: a.Phone, Expires: expires}
 	counters, err := c.Tells.prepare(code, st, fixed)
 	if err != nil || fixed || a.ID == 0 {
 		return newCode{stored: code, counters: counters}, err
@@ -251,8 +250,7 @@ func (c *Call) trySMS(ctx context.Context, a record.Account, counts Counts, otp 
 		return Step{}, wire.ErrOTPInvalid
 	}
 	c.country = smsCountry(c.Company, a.Phone)
-	hash := tokens.HashCode(cmp.Or(c.stepUp, c.token), c.session.State, a.Phone, otp)
-	if subtle.ConstantTimeCompare(hash[:], code.Hash[:]) != 1 {
+	if !c.Keys.IsCode(code.Hash, cmp.Or(c.stepUp, c.token), c.session.State, a.Phone, otp) {
 		if err := c.recordWrongCode(ctx, counts); err != nil {
 			return Step{Account: a}, err
 		}

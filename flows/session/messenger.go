@@ -166,8 +166,9 @@ func (m *Messenger) notify(ctx context.Context, company *tenant.Company, a recor
 
 // chargeNotice charges the budgets of a notice. SMS with notices have a budget of their
 // own for each phone. Otherwise a thief could first use up the budget for codes, and the
-// owner would get no notice. Mails have a budget for each account, and those that a login
-// causes, which changes nothing, a smaller one. The last mail of the budget says so.
+// owner would get no notice. Those that a login causes, which changes nothing, have another.
+// Mails have a budget for each account, and of logins a smaller one. The last mail of the
+// budget says so.
 func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, msg *message.Message) error {
 	at, err := m.attempts.Attempt(ctx, company, "")
 	if err != nil {
@@ -188,7 +189,11 @@ func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a
 		return nil
 	}
 	spent.Country = smsCountry(company, msg.To)
-	counters := append(at.PhoneSMS(msg.To+"/notices"), at.CompanySMS()...)
+	budget := "/notices"
+	if msg.Type == message.NoticeNewDevice {
+		budget = "/new-devices"
+	}
+	counters := append(at.PhoneSMS(msg.To+budget), at.CompanySMS()...)
 	country, _ := at.CountrySMS(msg.To) // no error: notify has checked that the country is allowed
 	return m.attempts.chargePrivate(ctx, spent, append(counters, country...)...)
 }

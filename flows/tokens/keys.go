@@ -41,6 +41,7 @@ type Keys struct {
 	pages      [][]byte
 	passkeys   [][]byte // of challenges
 	stepUps    [][]byte
+	codes      [][]byte
 	retries    []byte // of kept answers, of the first secret
 	handles    []byte // user handles, of the first secret, so that they stay
 }
@@ -98,6 +99,7 @@ func NewKeys(secrets []record.Secret, now time.Time) (*Keys, error) {
 		k.listings = append(k.listings, derive("mnemogate listings of disclaimers"))
 		k.passkeys = append(k.passkeys, derive("mnemogate passkey challenges"))
 		k.stepUps = append(k.stepUps, derive("mnemogate step-ups"))
+		k.codes = append(k.codes, derive("mnemogate codes"))
 		if i == current {
 			k.loginIDs, k.counters = secrets[i].Value, derive("mnemogate counters")
 		}

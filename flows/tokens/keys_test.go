@@ -66,6 +66,10 @@ func TestTwoSecretsOverlap(t *testing.T) {
 			}
 			return func(k *Keys) bool { _, ok := k.OpenPasskeyChallenge("acme", 1, handle, token, begins); return ok }
 		},
+		"code": func(k *Keys) func(*Keys) bool {
+			hash := k.HashCode("token", record.CheckOTP, "+37060000001", "123456")
+			return func(k *Keys) bool { return k.IsCode(hash, "token", record.CheckOTP, "+37060000001", "123456") }
+		},
 		"token": func(k *Keys) func(*Keys) bool {
 			token := k.NewStateless(record.Session{Company: "acme", Expires: later}, "listing")
 			return func(k *Keys) bool { _, _, ok := k.OpenStateless(token); return ok && k.Lists(token, "listing") }
