@@ -24,6 +24,8 @@ const sentinelLogin = "the sentinels want a password of their own: correct senti
 
 const noRight = "give this user the rights that docs/many-nodes.md lists for it (ACL SETUSER): channels &mnemogate:*, keys ~{mg:*, and commands"
 
+const isMoving = "a slot of the Cluster is being moved: wait, or end the move with redis-cli --cluster fix"
+
 // stepsByAnswer are by the beginning of the answer.
 var stepsByAnswer = []struct{ prefix, step string }{
 	{"WRONGPASS", "correct the user and the password before the @ of its URL, with %xx for special characters"},
@@ -43,6 +45,9 @@ var stepsByAnswer = []struct{ prefix, step string }{
 	{"NOREPLICAS ", "it has too few replicas for its min-replicas-to-write: see that they run and follow"},
 	{"LOADING ", "it is loading its data: wait"},
 	{"MASTERDOWN ", "it is a replica that does not reach its master: see that the master runs"},
+	{"TRYAGAIN ", isMoving},
+	{"Script attempted to access a non local key", isMoving},
+	{"CROSSSLOT ", "it has several shards behind one address: turn on its OSS Cluster API and name several of its nodes, or its one address twice; or use a database without clustering"},
 	{"CLUSTERDOWN ", "a part of the Cluster is down: see CLUSTER INFO and CLUSTER NODES there"},
 }
 

@@ -100,13 +100,16 @@ const (
 	hops = 3
 	// pause is how long a call waits before it asks a full server again.
 	pause = 20 * time.Millisecond
+	// maxIdle is less than the time after which load balancers silently forget a
+	// connection: the shortest of the usual ones is 4 minutes.
+	maxIdle = time.Minute
 	// isFull begins the answer of a server that takes no more connections.
 	isFull = "max number of clients reached"
 )
 
 var (
 	errClosed     = errors.New("the Redis store is closed")
-	errIsCluster  = errors.New("the server is one of a Cluster; name several of its nodes")
+	errIsCluster  = errors.New("the server is one of a Cluster; name several of its nodes, or its one address twice")
 	errIsSentinel = errors.New("the server is a sentinel; add sentinel <master>")
 	errNoMaster   = errors.New("the Cluster has no masters yet; create it with redis-cli --cluster create")
 	errReplicas   = errors.New("too few replicas have the change")
@@ -186,7 +189,7 @@ func (t target) sentinel(master string, addrs []string) (*goredis.Client, error)
 		Dialer: o.Dialer, MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
 		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
 		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PipelinePoolSize: o.PipelinePoolSize,
-		DisableIdentity: true,
+		DisableIdentity: true, ConnMaxIdleTime: o.ConnMaxIdleTime,
 	}), nil
 }
 
@@ -204,7 +207,7 @@ func (t target) cluster(addrs []string) (*goredis.ClusterClient, error) {
 		Dialer: o.Dialer, MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
 		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
 		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PipelinePoolSize: o.PipelinePoolSize,
-		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
+		DisableIdentity: true, ConnMaxIdleTime: o.ConnMaxIdleTime, MaintNotificationsConfig: o.MaintNotificationsConfig,
 		ClusterStateReloadInterval: reload,
 	}), nil
 }
@@ -484,13 +487,15 @@ func (r *Store) at(ctx context.Context, key string, f func(location) error) erro
 }
 
 // whileFull calls f again while the server refuses another connection, until one
-// is free, or while it loads its data. The server has then done nothing.
+// is free, while it loads its data, or while some of the keys have moved to another server.
+// The server has then done nothing.
 func whileFull(ctx context.Context, f func() error) error {
+	deadline, _ := ctx.Deadline()
 	for refused := error(nil); ; {
 		err := f()
-		if !goredis.HasErrorPrefix(err, isFull) && !goredis.IsLoadingError(err) {
-			if refused != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-				return refused
+		if !goredis.HasErrorPrefix(err, isFull) && !goredis.IsLoadingError(err) && !goredis.IsTryAgainError(err) {
+			if refused != nil && err != nil && !time.Now().Before(deadline) {
+				return refused // it says more than a timeout
 			}
 			return err
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/recordtest"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -74,6 +76,11 @@ func TestRedisURLs(t *testing.T) {
 	} {
 		r, err := Open(c.options)
 		if err == nil {
+			if r.cluster != nil {
+				wantEqual(t, "idle time in a Cluster", r.cluster.Options().ConnMaxIdleTime, maxIdle)
+			} else {
+				wantEqual(t, "idle time", r.single.Options().ConnMaxIdleTime, maxIdle)
+			}
 			must(t, r.Close())
 		}
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
@@ -168,6 +175,11 @@ func TestRedisOfAClusterIsNotTakenForOne(t *testing.T) {
 	err := notTooLate(func() error { return one.Start(bg) })
 	if err == nil || !strings.Contains(err.Error(), "one of a Cluster") {
 		t.Errorf("got error %v", err)
+	}
+	must(t, notTooLate(func() error { return openStore(t, Options{URLs: slices.Repeat([]string{c[0].URL()}, 2)}).Start(bg) }))
+	_, err = one.Sessions().SpendCode(bg, t0, "acme", hash("a"), record.CheckOTP, record.Counter{Key: "acme/k", Limit: 1, Window: time.Minute})
+	if err == nil || !strings.Contains(err.Error(), "CROSSSLOT") || !strings.Contains(err.Error(), "turn on its OSS Cluster API") {
+		t.Errorf("got error %v of a server with several shards", err)
 	}
 }
 
@@ -459,6 +471,11 @@ func TestRedisFollowsAMovingSlot(t *testing.T) {
 		wantErr(t, "Get of a revoked session", second(sessions.Get(bg, revoked.Hash)), record.ErrNotFound)
 	}
 	wantFound()
+	watch := time.Now()
+	err := sessions.Create(bg, t0, session("b", 1, 1, record.Authorized))
+	if err == nil || !strings.Contains(err.Error(), isMoving) || time.Since(watch) < r.limits.Call/2 {
+		t.Errorf("Create: got %v after %v, want a call that waits for the end of the move", err, time.Since(watch))
+	}
 	keys := from.Client(t).ClusterGetKeysInSlot(bg, slot, 100).Val()
 	slices.SortFunc(keys, func(a, b string) int { return strings.Compare(b, a) }) // the marker last
 	for _, k := range keys {
@@ -545,6 +562,34 @@ func TestRedisTLS(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("the error shows a password: %v", err)
 		}
+	}
+}
+
+// A server may close connections while they are idle, and does so when it restarts. No call
+// fails because of that.
+func TestRedisTLSConnectionsThatTheServerHasClosed(t *testing.T) {
+	port := storetest.FreePorts(t, 1)[0]
+	s := storetest.NewRedis(t, 0, "--tls-port", strconv.Itoa(port), "--tls-auth-clients", "no",
+		"--tls-cert-file", "server.crt", "--tls-key-file", "server.key", "--tls-ca-cert-file", "server.crt")
+	ca, _ := s.Certificate(t, "server")
+	must(t, s.Start())
+	r := openStore(t, Options{URLs: []string{fmt.Sprintf("rediss://127.0.0.1:%d?ca=%s", port, ca)}})
+	sessions := r.Sessions()
+	must(t, sessions.Create(bg, t0, session("a", 1, 1, record.Authorized)))
+	var conns [5]*goredis.Conn
+	for i := range conns {
+		conns[i] = r.single.Conn()
+		must(t, conns[i].Ping(bg).Err())
+	}
+	for _, c := range conns {
+		must(t, c.Close())
+	}
+	s.Ask(t, "client", "kill", "type", "normal")
+	storetest.Eventually(t, 10*time.Second, "end of the connections", func() bool {
+		return !strings.Contains(s.Ask(t, "client", "list", "type", "normal"), "127.0.0.1:")
+	})
+	for i := range 10 {
+		must(t, sessions.Create(bg, t0, session(fmt.Sprint(i), 1, 1, record.Authorized)))
 	}
 }
 

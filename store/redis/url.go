@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -131,6 +133,7 @@ func withoutRetries(o *goredis.Options) *goredis.Options {
 	o.PipelinePoolSize = -1 // use one pool for everything
 	o.PoolSize = cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0))
 	o.DisableIdentity = true
+	o.ConnMaxIdleTime = maxIdle
 	o.Dialer = unlessFull(goredis.NewDialer(o), o)
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return o
@@ -154,8 +157,24 @@ func unlessFull(dial dialer, o *goredis.Options) dialer {
 			conn.Close()
 			return nil, err
 		}
+		if t, ok := conn.(*tls.Conn); ok {
+			conn = tlsConn{t, o.DialTimeout}
+		}
 		return conn, conn.SetDeadline(time.Time{})
 	}
+}
+
+// A tlsConn lets the client library see, before it sends a command, that the server has
+// closed the connection. The library looks at the socket, which a *tls.Conn hides.
+type tlsConn struct {
+	*tls.Conn
+	limit time.Duration
+}
+
+// SyscallConn implements syscall.Conn.
+func (c tlsConn) SyscallConn() (syscall.RawConn, error) {
+	_ = c.SetReadDeadline(time.Now().Add(c.limit)) // the library reads if something came, which may be of TLS alone
+	return c.NetConn().(syscall.Conn).SyscallConn()
 }
 
 // A serverError is an error with which a server answers. It implements redis.Error.
