@@ -181,12 +181,14 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 }
 
 // unknownPasskey returns the error of a passkey that the company does not have. It is
-// errPasskeyUnknown unless another company with the same domain has it.
+// errPasskeyUnknown unless another company has it, perhaps one that only other nodes know:
+// browsers offer the passkeys of all companies of a domain.
 func (s *Service) unknownPasskey(ctx context.Context, c *session.Call, credential []byte) error {
-	for code, other := range s.Companies {
-		if code == c.Company.Code || other.Passkeys == nil || other.Passkeys.RPID() != c.Company.Passkeys.RPID() {
-			continue
-		}
+	companies, err := s.CompaniesWithAccounts(ctx)
+	if err != nil {
+		return errPasskeyInvalid
+	}
+	for _, code := range companies {
 		if _, err := s.Accounts.Passkey(ctx, code, credential); !errors.Is(err, record.ErrNotFound) {
 			return errPasskeyInvalid
 		}

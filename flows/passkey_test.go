@@ -201,6 +201,11 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, reason %q", c.name, err, wire.ReasonOf(err))
 		}
 	}
+	delete(b.Companies, code) // which another node may know
+	if _, err := b.serveAs("other", "192.0.2.1", "passkey/login", "", d.answer("other")); !errors.Is(err, invalid) || wire.ReasonOf(err) != "" {
+		t.Errorf("one of a company that this node does not know: %v, reason %q", err, wire.ReasonOf(err))
+	}
+	b.Companies[code] = b.company
 	if got := named(before(), record.AccountPasskeyChanged); len(got) != 1 || got[0].Account != b.account {
 		t.Errorf("the events are %v", got)
 	}

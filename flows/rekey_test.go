@@ -113,7 +113,9 @@ func TestAnInterruptedRekeyGoesOn(t *testing.T) {
 	b.clock.advance(30 * time.Minute) // no node has sealed anything again
 	b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)})
 	b.After = b.clock.After
-	if done, err := b.node().Rekey(t.Context(), record.Event{}); err != nil || done.Apps != 1 {
+	two := b.node()
+	two.Companies = nil // a node may lack a company
+	if done, err := two.Rekey(t.Context(), record.Event{}); err != nil || done.Apps != 1 {
 		t.Errorf("%v, %v", done, err)
 	}
 	if secrets, err := b.Accounts.Secrets(t.Context()); err != nil || len(secrets) != 2 {

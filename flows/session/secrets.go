@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,14 +135,30 @@ func (s *Secrets) Rekey(ctx context.Context, event record.Event) (done Rekeyed, 
 		return done, wire.Unavailable("loading the store's secrets", err)
 	}
 	keys, err := tokens.NewKeys(secrets, newest.Begins)
-	for company := range s.Companies {
-		if err == nil {
-			var n int
-			n, err = s.reseal(ctx, company, keys)
-			done.Apps += n
+	if err != nil {
+		return done, err
+	}
+	companies, err := s.CompaniesWithAccounts(ctx)
+	if err != nil {
+		return done, wire.Unavailable("looking for companies", err)
+	}
+	for _, company := range companies {
+		n, err := s.reseal(ctx, company, keys)
+		done.Apps += n
+		if err != nil {
+			return done, err
 		}
 	}
-	return done, err
+	return done, nil
+}
+
+// CompaniesWithAccounts returns the companies that the store knows, also those that are
+// configured on other nodes only. Of a store that can't tell, it returns this node's.
+func (s *Secrets) CompaniesWithAccounts(ctx context.Context) ([]string, error) {
+	if census, ok := s.Accounts.(record.Census); ok {
+		return census.CompaniesWithAccounts(ctx)
+	}
+	return slices.Sorted(maps.Keys(s.Companies)), nil
 }
 
 // reseal seals the secrets of a company's authenticator apps with the current secret. It is
