@@ -66,10 +66,14 @@ func TestSettingsBehindPgBouncer(t *testing.T) {
 		t.Errorf("PgBouncer ignores %s, and the user has %s", ignored, given)
 	}
 	source := get(os.ReadFile("../../store/postgres/postgres.go"))(t)
-	for _, found := range regexp.MustCompile(`RuntimeParams\["(\w+)"\]`).FindAllSubmatch(source, -1) {
-		if name := string(found[1]); !slices.Contains(given, name) && name != "application_name" {
+	asked := regexp.MustCompile(`(?:RuntimeParams\[|\n\t)"(\w+)"[]:]`).FindAllSubmatch(source, -1)
+	for _, found := range asked {
+		if name := string(found[1]); !slices.Contains(given, name) && name != "client_encoding" { // which PgBouncer passes on
 			t.Errorf("nodes also ask for %s", name)
 		}
+	}
+	if len(asked) != len(given)+1 {
+		t.Errorf("nodes ask for %d settings", len(asked))
 	}
 }
 

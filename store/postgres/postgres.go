@@ -171,19 +171,51 @@ func (p *Store) Unverified() string {
 	return ""
 }
 
-// Faults asks for settings with which the server loses data if its machine crashes.
+// Faults asks for settings with which the server loses data if its machine crashes, for
+// those that a pooler has left out, and for other roles that may use the tables.
 func (p *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
-	off, err := sqlstore.QueryAll(ctx, p, "asking for settings", sqlstore.ScanValue[string], unsafe)
-	for _, name := range off {
+	scan := func(row sqlstore.Scanner) (s [2]string, err error) { return s, row.Scan(&s[0], &s[1]) }
+	all, err := sqlstore.QueryAll(ctx, p, "asking for settings", scan, selectSettings)
+	role := pgx.Identifier{p.config.ConnConfig.User}.Sanitize()
+	for _, s := range all {
+		switch name, value, wanted := s[0], s[1], settings[s[0]]; {
+		case slices.Contains(unsafe, name) && value == "off":
+			faults = append(faults, record.Fault{
+				What:   "PostgreSQL can lose what it has acknowledged, such as used codes and revoked sessions, if its machine crashes: its " + name + " is off",
+				Advice: "set " + name + " = on",
+			})
+		case wanted != "" && value != wanted:
+			faults = append(faults, record.Fault{
+				What:   "a pooler such as PgBouncer does not pass the settings on with which PostgreSQL answers in time: its " + name + " is " + value,
+				Advice: fmt.Sprintf("let the owner of the role run: ALTER ROLE %s SET %s = '%s'", role, name, wanted),
+			})
+		}
+	}
+	if err != nil {
+		return faults, err
+	}
+	open, err := sqlstore.QueryAll(ctx, p, "asking who may read the tables", sqlstore.ScanValue[string], selectOthers)
+	for _, revoke := range open {
 		faults = append(faults, record.Fault{
-			What:   "PostgreSQL can lose what it has acknowledged, such as used codes and revoked sessions, if its machine crashes: its " + name + " is off",
-			Advice: "set " + name + " = on",
+			What:   "other roles of the database may use the tables, which have the secret, password hashes and phones",
+			Advice: "unless you want that, give mnemogate a schema of its own, and run: " + revoke,
 		})
 	}
 	return faults, err
 }
 
-const unsafe = `SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name`
+// unsafe are settings that must not be off.
+var unsafe = []string{"fsync", "full_page_writes", "synchronous_commit"}
+
+var selectSettings = `SELECT name, setting FROM pg_settings WHERE name IN ('` +
+	strings.Join(slices.AppendSeq(slices.Clone(unsafe), maps.Keys(settings)), "', '") + `') ORDER BY name`
+
+// selectOthers returns the statement that locks other roles out, if there are any.
+const selectOthers = `SELECT format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %s', current_schema(),
+		string_agg(DISTINCT CASE grantee WHEN 'PUBLIC' THEN grantee ELSE quote_ident(grantee) END, ', '))
+	FROM information_schema.table_privileges
+	WHERE table_schema = current_schema() AND table_name = 'secrets' AND grantee NOT IN (grantor, current_user)
+	HAVING count(*) > 0`
 
 const clock = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
@@ -245,20 +277,8 @@ func config(dsn string) (*pgxpool.Config, error) {
 	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > limit {
 		conn.ConnectTimeout = limit
 	}
-	conn.RuntimeParams["statement_timeout"] = fmt.Sprint(timeout.Milliseconds())
-	// Frees the locks of a node that vanished.
-	conn.RuntimeParams["idle_in_transaction_session_timeout"] = fmt.Sprint(timeout.Milliseconds())
-	// The statements must see what was committed while they waited for a lock,
-	// whatever the database's default is.
-	conn.RuntimeParams["default_transaction_isolation"] = "read committed"
-	// Each statement has an index that is right for any number of rows. Planning it
-	// each time would take as long as running it. Sequential scans are off, because
-	// a plan that was made while the tables were empty would stay in use while an
-	// import fills them.
-	conn.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
-	conn.RuntimeParams["enable_seqscan"] = "off"
-	// Compiling a statement takes longer than running any of them.
-	conn.RuntimeParams["jit"] = "off"
+	maps.Copy(conn.RuntimeParams, settings)
+	conn.RuntimeParams["client_encoding"] = "UTF8" // whatever the role's default is
 	conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	closeWhenReadOnly(&conn.Config)
 	limitHandshakes(config)
@@ -266,6 +286,24 @@ func config(dsn string) (*pgxpool.Config, error) {
 	config.MaxConnIdleTime = 5 * time.Minute
 	config.MaxConnLifetimeJitter = 10 * time.Minute
 	return config, nil
+}
+
+// settings are those that each connection needs. A pooler may leave them out: see Faults.
+var settings = map[string]string{
+	"statement_timeout": fmt.Sprint(timeout.Milliseconds()),
+	// Frees the locks of a node that vanished.
+	"idle_in_transaction_session_timeout": fmt.Sprint(timeout.Milliseconds()),
+	// The statements must see what was committed while they waited for a lock,
+	// whatever the database's default is.
+	"default_transaction_isolation": "read committed",
+	// Each statement has an index that is right for any number of rows. Planning it
+	// each time would take as long as running it. Sequential scans are off, because
+	// a plan that was made while the tables were empty would stay in use while an
+	// import fills them.
+	"plan_cache_mode": "force_generic_plan",
+	"enable_seqscan":  "off",
+	// Compiling a statement takes longer than running any of them.
+	"jit": "off",
 }
 
 // foreignParameters are parameters of libpq and of other clients that neither pgx nor the

@@ -65,6 +65,7 @@ func TestPostgresIsReachedByTLS(t *testing.T) {
 func TestErrorsOfPgBouncerSayWhatToDo(t *testing.T) {
 	for said, want := range map[string]string{
 		"unsupported startup parameter: jit":                          "ignore_startup_parameters",
+		"unsupported startup parameter: search_path":                  "do not let PgBouncer ignore it",
 		"no more connections allowed (max_client_conn)":               "lower max_conns on the nodes",
 		"query_wait_timeout":                                          "default_pool_size",
 		"no such database: mnemogate":                                 "add the database",
@@ -77,6 +78,50 @@ func TestErrorsOfPgBouncerSayWhatToDo(t *testing.T) {
 			t.Errorf("%s: got %v", said, err)
 		}
 	}
+}
+
+// PgBouncer ignores parameters at the start of a connection, or refuses them. A database may
+// have default privileges for other roles.
+func TestPostgresTellsWhatItsSurroundingsBreak(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	role := "reader of " + schema
+	s.Exec(t, fmt.Sprintf(`CREATE ROLE %q`, role), fmt.Sprintf(`ALTER DEFAULT PRIVILEGES IN SCHEMA %s GRANT SELECT ON TABLES TO PUBLIC, %q`, schema, role))
+	p := openStore(t, s.DSN(schema)+" client_encoding=LATIN1", Options{})
+	for name := range settings {
+		delete(p.config.ConnConfig.RuntimeParams, name)
+	}
+	must(t, p.Start(bg))
+	encoding, err := sqlstore.QueryOne(bg, p, "asking", sqlstore.ScanValue[string], "SELECT current_setting('client_encoding')")
+	must(t, err)
+	wantEqual(t, "the encoding", encoding, "UTF8")
+	revoke := fmt.Sprintf(`REVOKE ALL ON ALL TABLES IN SCHEMA %s FROM %q, PUBLIC`, schema, role)
+	advice := func() (all string) {
+		t.Helper()
+		faults, err := p.Faults(bg)
+		must(t, err)
+		for _, f := range faults {
+			all += f.Advice + "\n"
+		}
+		return all
+	}
+	before := advice()
+	for _, want := range []string{
+		`ALTER ROLE "postgres" SET statement_timeout = '2000'`, `ALTER ROLE "postgres" SET idle_in_transaction_session_timeout = '2000'`,
+		`ALTER ROLE "postgres" SET plan_cache_mode = 'force_generic_plan'`, `ALTER ROLE "postgres" SET enable_seqscan = 'off'`,
+		`ALTER ROLE "postgres" SET jit = 'off'`, "and run: " + revoke + "\n",
+	} {
+		if !strings.Contains(before, want) {
+			t.Errorf("%q is not in:\n%s", want, before)
+		}
+	}
+	s.Exec(t, revoke, fmt.Sprintf(`DROP OWNED BY %q`, role), fmt.Sprintf(`DROP ROLE %q`, role))
+	if after := advice(); strings.Contains(after, "REVOKE") || strings.Contains(after, "default_transaction_isolation") {
+		t.Errorf("it advises:\n%s", after)
+	}
+	straight, err := startStore(t, s.DSN(schema), Options{}).Faults(bg)
+	must(t, err)
+	wantEqual(t, "faults without a pooler", len(straight), len(unsafe))
 }
 
 func TestPostgresNeverFallsBackToPlaintext(t *testing.T) {
