@@ -70,6 +70,23 @@ func TestDoctorTellsOneCauseOnce(t *testing.T) {
 	fails("sessions store")
 }
 
+// A Redis whose keys are in several shards looks like a single one, but nobody could log in.
+func TestDoctorSeesThatRedisHasShards(t *testing.T) {
+	t.Parallel()
+	port := storetest.FreePorts(t, 1)[0]
+	one := storetest.NewRedis(t, port)
+	must(t, one.Start())
+	s := startSite(t, siteConfig{company: "captcha off", stores: "store sqlite " + t.TempDir() + "/a.db\nsessions redis redis://" + one.Addr()})
+	s.doctor()
+	one.Kill()
+	shards := storetest.NewRedis(t, port, "--cluster-enabled", "yes")
+	must(t, shards.Start())
+	shards.Ask(t, "cluster", "addslotsrange", 0, 16383)
+	storetest.Eventually(t, 20*time.Second, "failure of the sessions store", func() bool {
+		return strings.Contains(strings.Join(failed(s.cli("", "doctor").want(1).out), "\n"), "CROSSSLOT Keys in request don't hash to the same slot → it has several shards")
+	})
+}
+
 // What makes users fail is in the doctor while it does, and for some minutes afterwards: with
 // the cause, and the next step.
 func TestDoctorSeesWhatUsersSee(t *testing.T) {
