@@ -227,7 +227,7 @@ func TestLimitsAreExactUnderRaces(t *testing.T) {
 			asked := &b.company.Captcha.(*captcha).asked
 			before := asked.Load()
 			if err := b.solve(home, "good"); !errors.Is(err, wire.ErrRestricted) || asked.Load() != before {
-				b.t.Errorf("a captcha of an address that has failed too often: got %v, and the provider was asked", err)
+				b.t.Errorf("after too many: got %v, and the provider was asked %d times", err, asked.Load()-before)
 			}
 			must(b.t, b.solve(stranger, "good"))
 		}},

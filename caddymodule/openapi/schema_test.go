@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A writer makes the parts of one document.
@@ -23,7 +24,9 @@ type writer struct {
 }
 
 func newWriter(t *testing.T, o *overlay) *writer {
-	w := &writer{t: t, source: readSource(t, "../.."), overlay: o, schemas: obj(), named: map[string]string{}}
+	source, err := readSource()
+	storetest.Must(t, err)
+	w := &writer{t: t, source: source, overlay: o, schemas: obj(), named: map[string]string{}}
 	for name, s := range o.Schemas {
 		if len(s.Of) == 1 && !s.Anonymous {
 			w.named[s.Of[0]] = name

@@ -15,10 +15,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A source knows the types of the module from their declarations, because reflection sees
@@ -31,11 +31,11 @@ type source struct {
 }
 
 // readSource reads the Go files of the module, but no tests.
-func readSource(t *testing.T, root string) *source {
-	t.Helper()
+var readSource = sync.OnceValues(func() (*source, error) {
+	const root = "../.."
 	s := &source{types: map[string]ast.Expr{}, values: map[string][]string{}, twice: map[string]bool{}}
 	files := token.NewFileSet()
-	storetest.Must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	return s, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -49,9 +49,8 @@ func readSource(t *testing.T, root string) *source {
 			s.read(f)
 		}
 		return err
-	}))
-	return s
-}
+	})
+})
 
 func (s *source) read(f *ast.File) {
 	for _, d := range f.Decls {

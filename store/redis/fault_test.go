@@ -554,7 +554,7 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 	before.Ask(t, "replicaof", "127.0.0.1", ports[2]) // no server is there
 	must(t, openStore(t, Options{URLs: []string{now.URL()}}).Sessions().Delete(bg, s.Hash))
 	ended, lived := storetest.StartWatch(), time.Duration(0)
-	for ended.Took() < 4*time.Second {
+	for ended.Took() < 3*time.Second {
 		for range 4 {
 			calls.Go(func() { _, _ = one.Sessions().Get(bg, s.Hash) })
 		}
