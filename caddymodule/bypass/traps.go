@@ -33,7 +33,7 @@ const refused, warned = true, false
 // Traps are in the order in which they are looked for at each visit.
 var Traps = []Trap{
 	{refused, unvisited, unreached, "it comes after %s, which passes no request on to it",
-		"write it before that",
+		"write it before that, and both into a route block, since Caddy sorts directives elsewhere",
 		"http:// { route { reverse_proxy localhost:9000; mnemogate } }", "http:// { route { mnemogate; reverse_proxy localhost:9000 } }"},
 	{refused, unvisited, skippedGate, "Caddy skips it, because the requests have taken another route of its group: Caddy gives groups of named routes and of sites the same names",
 		"write the named route as a snippet instead: (name) { ... }, and import name in place of invoke name",
@@ -47,7 +47,7 @@ var Traps = []Trap{
 		"http:// { handle_path /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }",
 		"http:// { handle /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }"},
 	{refused, gates, cachedFirst, "cache comes before it, and shows anybody what users have got",
-		"write cache after it: route { mnemogate; cache { key { headers X-Profile-Mnemocode X-Company-Code } }; ... }; or write cache into a handle block of its own, for files that everybody may see",
+		"write cache after it: route { mnemogate; cache { key { headers %s %s } }; ... }; or write cache into a handle block of its own, for files that everybody may see",
 		"http:// { route { cache; mnemogate; reverse_proxy localhost:9000 } }",
 		"http:// { route { mnemogate; cache { key { headers X-Profile-Mnemocode X-Company-Code } }; reverse_proxy localhost:9000 } }"},
 	{refused, behind, unmatched, "requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
@@ -100,8 +100,8 @@ var Traps = []Trap{
 	{warned, behind, shields, "%s with a matcher comes after it, so it does not protect the auth routes",
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }",
 		"http:// { @bad remote_ip 192.0.2.1; mnemogate; abort @bad }", "http:// { @bad remote_ip 192.0.2.1; route { abort @bad; mnemogate } }"},
-	{warned, behind, cachedForAll, "cache comes after it, and shows a user what others have got, unless the application sends Vary: %[1]s",
-		"name the user in its key: cache { key { headers %[1]s X-Company-Code } }",
+	{warned, behind, cachedForAll, "cache comes after it, and shows a user what others have got, unless the application sends Vary: %s, %s",
+		"name the user and the company in its key: cache { key { headers %s %s } }",
 		"http:// { route { mnemogate; cache; reverse_proxy localhost:9000 } }",
 		"http:// { route { mnemogate; cache { key { headers X-Profile-Mnemocode X-Company-Code } }; reverse_proxy localhost:9000 } }"},
 	{warned, behind, basicAuth, "basic_auth comes after it, and no request passes both: each needs the Authorization header",
@@ -402,17 +402,20 @@ func basicAuth(_ facts, v *visit, _ way) [][]any {
 
 // cachedFirst finds a cache before a gate.
 func cachedFirst(f facts, v *visit, _ way) [][]any {
-	return when(!v.failed && slices.ContainsFunc(f.before(v), func(u *visit) bool { return isCache(u.handler) && u.open != nil }))
+	names := v.IdentityHeaders()
+	return when(!v.failed && slices.ContainsFunc(f.before(v), func(u *visit) bool { return isCache(u.handler) && u.open != nil }), names[0], names[1])
 }
 
-// cachedForAll finds a cache whose configuration does not name the header of the user.
+// cachedForAll finds a cache whose configuration does not name the headers of the user and the
+// company. Users of two companies may have the same mnemocode.
 func cachedForAll(_ facts, v *visit, y way) [][]any {
 	if !isCache(v.handler) {
 		return nil
 	}
-	user := y.gate.IdentityHeaders()[0]
 	raw, _ := json.Marshal(v.handler) // if that fails, nobody knows what its key is
-	return when(!strings.Contains(strings.ToLower(string(raw)), strings.ToLower(user)), user)
+	names := y.gate.IdentityHeaders()[:2]
+	missing := slices.ContainsFunc(names, func(name string) bool { return !strings.Contains(strings.ToLower(string(raw)), strings.ToLower(name)) })
+	return when(missing, names[0], names[1])
 }
 
 // isCache reports whether a handler is that of github.com/caddyserver/cache-handler, which keeps
