@@ -74,8 +74,8 @@ func (s *SQLite) Weaknesses() []guest.Weakness {
 		return nil
 	}
 	return []guest.Weakness{{
-		Message: "neither HOME nor XDG_DATA_HOME is set, so the accounts are below the directory that Caddy starts in: started elsewhere, it has none",
-		Advice:  "set XDG_DATA_HOME, or name the file, as in store sqlite /var/lib/mnemogate/mnemogate.db",
+		Message: "neither HOME nor XDG_DATA_HOME is set, so the accounts are in " + s.File + ", below the directory that Caddy starts in: started elsewhere, it has none",
+		Advice:  "stop Caddy, move the file and any -wal file beside it, and name its new place, as in store sqlite /var/lib/mnemogate/mnemogate.db: otherwise all accounts stay behind",
 	}}
 }
 

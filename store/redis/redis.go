@@ -258,7 +258,7 @@ func (r *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 			if openToAll(ctx, server.Options()) {
 				faults = append(faults, record.Fault{
 					What:   fmt.Sprintf("anybody who reaches Redis at %s can read and change sessions: its default user needs no password", name),
-					Advice: "give mnemogate a user of its own, and let nobody log in as the default user: user default off ~* &* +@all",
+					Advice: "give mnemogate a user of its own, and let nobody log in as the default user: user default off ~* &* +@all; replicas and sentinels then need a user, too: see Setting up in docs/many-nodes.md",
 				})
 			}
 		}
@@ -277,7 +277,7 @@ func faultsOf(server, info string) (faults []record.Fault) {
 	if infoField(info, "aof_enabled") == "0" {
 		faults = append(faults, record.Fault{
 			What:   fmt.Sprintf("Redis at %s loses at a restart what changed after its last snapshot: revoked sessions and spent codes are then valid again; its appendonly is off", server),
-			Advice: "set appendonly yes",
+			Advice: "set appendonly yes with CONFIG SET on the running server, and only then in its configuration: if it restarts with the second alone, it starts empty",
 		})
 	}
 	return faults

@@ -123,6 +123,9 @@ func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
 			t.Fatalf("%q: got %q", test.settings, faults)
 		}
 		for i, f := range faults {
+			if strings.Contains(f.What, "appendonly is off") && !strings.Contains(f.Advice, "CONFIG SET") {
+				t.Errorf("%q: got %q", test.settings, f)
+			}
 			if !strings.Contains(f.What, test.want[i]) || (f.Advice != "") != (test.want[i] != unread) {
 				t.Errorf("%q: got %q", test.settings, f)
 			}
