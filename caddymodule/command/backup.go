@@ -50,8 +50,8 @@ sqlite <file>' in the configuration, or --to. Stop Caddy first. An existing file
 is replaced only with --force.
 
 A backup ends with a checksum, and 'restore' refuses a file that does not match
-it. A copy that another program made has no checksum, nor does a file that was
-cut since: restore it with --unverified.
+it. A copy that another program made has no checksum: restore it with
+--unverified. A backup that has lost its checksum was changed: take another.
 
 All accounts are then as they were at the moment of the backup, also passwords
 and backup codes that were changed or used since. 'restore' revokes all

@@ -43,7 +43,7 @@ const (
 type Steps map[Cause]string
 
 // NoSpace says what to do if a server can't write.
-const NoSpace = "it answers and takes no writes: free or add space on its disk, and check that the disk, the file and the server are not read-only; nobody can log in until then"
+const NoSpace = "it answers and takes no writes: free or add space on its disk, and check that the disk does not fail (dmesg), and that the disk, the file and the server are not read-only; nobody can log in until then"
 
 // causes says how each cause is recognized, the first that fits, and what to do in general.
 var causes = []struct {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,8 +66,14 @@ func explain(err error) error {
 		step = "if it is another program's database, name another file"
 	case mayNotWriteBeside(err), errors.Is(err, fs.ErrPermission), code == sqlite3.SQLITE_CANTOPEN, code == sqlite3.SQLITE_PERM, code == sqlite3.SQLITE_AUTH:
 		step = stepOwner
+	case code == sqlite3.SQLITE_READONLY:
+		step = "if Caddy may not write the file, " + stepOwner + "; otherwise " + causes.NoSpace
 	case diskTakesNoWrites(err):
 		step = causes.NoSpace
+	case errors.Is(err, errStalled), errors.Is(err, context.DeadlineExceeded):
+		step = "look at its disk, for example with df, mount and dmesg: it is stuck, or too slow"
+	case errors.Is(err, errRead):
+		step = "end it: it may be sqlite3, or a program that makes backups"
 	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_LOCKED:
 		step = "another program holds the file, for example sqlite3 with an open transaction: end it"
 	}

@@ -158,14 +158,14 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{"nothing", nil, "is not a backup of mnemogate"},
+		{"nothing", nil, "is not a backup of mnemogate; decompress it"},
 		{"a header alone", whole[:100], "is cut off: it has 100 of"},
-		{"cut off", whole[:len(whole)-4096], "is cut off"},
+		{"cut off", whole[:len(whole)-4096], "bytes; take another backup"},
 		{"cut off by a byte", whole[:len(whole)-1], "is cut off"},
 		{"cut off in its checksum", complete[:len(complete)-1], fmt.Sprintf("is cut off: it has %d of %d bytes", len(complete)-1, len(complete))},
 		{"JSON lines", bytes.Repeat([]byte(`{"profile_mnemocode":"alice"}`+"\n"), 9), "is not a backup of mnemogate"},
 		{"of another program", get[[]byte](t)(os.ReadFile(other)), "belongs to another program"},
-		{"damaged", damaged, "is damaged"},
+		{"damaged", damaged, "; take another backup"},
 		{"with an index that lies", change(`PRAGMA writable_schema = 1`,
 			`UPDATE sqlite_schema SET sql = 'CREATE INDEX login_ids_account ON login_ids (company)' WHERE name = 'login_ids_account'`), "is damaged"},
 	} {
@@ -180,7 +180,7 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (Restore{From: s.file, To: tempFile(t)}).Run(bg); err == nil || !strings.Contains(err.Error(), "the file of a store") {
+	if _, err := (Restore{From: s.file, To: tempFile(t)}).Run(bg); err == nil || !strings.Contains(err.Error(), "the file of a store") || !strings.Contains(err.Error(), "if its machine is gone, start Caddy with both") {
 		t.Errorf("a file with its log: %v", err)
 	}
 	file := writeFile(t, complete)

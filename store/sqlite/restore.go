@@ -129,7 +129,7 @@ func checkHeader(file string) (size int64, line string, err error) {
 	defer f.Close()
 	var header [100]byte
 	if _, err := io.ReadFull(f, header[:]); err != nil || !bytes.HasPrefix(header[:], []byte("SQLite format 3\x00")) {
-		return 0, "", fmt.Errorf("%s is not a backup of mnemogate", file)
+		return 0, "", fmt.Errorf("%s is not a backup of mnemogate; decompress it if it is compressed, or take another file", file)
 	}
 	page := int64(binary.BigEndian.Uint16(header[16:]))
 	if page == 1 {
@@ -142,7 +142,7 @@ func checkHeader(file string) (size int64, line string, err error) {
 	}
 	switch behind := info.Size() - size; {
 	case behind < 0, behind > 0 && behind < checksumSize:
-		return 0, "", fmt.Errorf("%s is cut off: it has %d of %d bytes", file, info.Size(), size+checksumSize)
+		return 0, "", fmt.Errorf("%s is cut off: it has %d of %d bytes; take another backup", file, info.Size(), size+checksumSize)
 	case behind == checksumSize:
 		last := make([]byte, behind)
 		if _, err := f.ReadAt(last, size); err != nil {
@@ -152,7 +152,7 @@ func checkHeader(file string) (size int64, line string, err error) {
 	}
 	if log, err := os.Stat(file + "-wal"); err == nil && log.Size() > 0 {
 		return 0, "", fmt.Errorf("%s is not a backup but the file of a store, whose latest changes are in %s-wal: "+
-			"make a backup with caddy mnemogate backup", file, file)
+			"make a backup with caddy mnemogate backup or, if its machine is gone, start Caddy with both in place of the store's file", file, file)
 	}
 	return size, line, nil
 }
@@ -220,7 +220,7 @@ func (r Restore) prepare(ctx context.Context, file string) (done Restored, err e
 			"make backups with caddy mnemogate backup", r.From)
 	}
 	if err != nil {
-		return done, fmt.Errorf("%s is damaged: %w", r.From, err)
+		return done, fmt.Errorf("%s is damaged: %w; take another backup", r.From, err)
 	}
 	if err := migrate(ctx, db); err != nil {
 		return done, fmt.Errorf("%s: %w", r.From, err)

@@ -150,6 +150,17 @@ func TestSQLiteWaitsForAnotherProcess(t *testing.T) {
 	must(t, <-done)
 }
 
+// SQLite opens a file that Caddy may only read, and refuses its first write.
+func TestSQLiteSaysWhoseAFileIsThatItMayOnlyRead(t *testing.T) {
+	db, err := sql.Open("sqlite", strings.Replace(dsn(startStore(t, tempFile(t)).file), "mode=rw", "mode=ro", 1))
+	must(t, err)
+	defer db.Close()
+	_, err = db.Exec(`DELETE FROM accounts`)
+	if err := explain(err); !strings.Contains(err.Error(), "if Caddy may not write the file, "+stepOwner) {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A disk that is stuck keeps the writing goroutine. The writes wait for it only for a while,
 // and none whose function may still run returns.
 func TestSQLiteWritesDoNotWaitForAStuckDisk(t *testing.T) {
@@ -164,6 +175,9 @@ func TestSQLiteWritesDoNotWaitForAStuckDisk(t *testing.T) {
 	nothing := func(context.Context, *queries) error { t.Error("it ran"); return nil }
 	if err := s.write(bg, nothing); err != errStalled {
 		t.Errorf("behind it: %v", err)
+	}
+	if err := s.call(bg, "", nothing); !strings.Contains(err.Error(), "look at its disk") {
+		t.Errorf("it does not say what to do: %v", err)
 	}
 
 	committing := &Store{file: s.file, opened: s.opened, phase: phaseOpen, ops: make(chan *op)}
