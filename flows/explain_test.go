@@ -1,9 +1,11 @@
 package flows_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,6 +133,50 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The advice helps against what is in the way: it names no contact that the account has, no
+// factor without the password that it needs, and no end of what does not end.
+func TestExplainSaysWhatHelps(t *testing.T) {
+	sms := func(b *harness) { b.company.SMS = nil }
+	country := func(b *harness) { b.company.Limits.SMSCountries = []string{"+44"} }
+	for name, c := range map[string]struct {
+		before       func(b *harness)
+		loginID      string
+		code, byCode bool
+		want         string
+	}{
+		"no gateway":                {before: sms, code: true, want: "since the company has no sms; configure sms, or give the account an app or backup codes"},
+		"no gateway, code alone":    {before: sms, byCode: true, want: "since the company has no sms; configure sms, or let the user set a password"},
+		"no phone":                  {before: func(b *harness) { b.update(true, func(a *record.Account) { a.Phone = "" }) }, code: true, want: "; give the account a phone, an app or"},
+		"another country":           {before: country, code: true, want: "; add it to limits sms_countries, and to countries of a gateway, or give the account an app"},
+		"another country, no other": {before: country, byCode: true, want: "of a gateway, or let the user set a password"},
+		"disabled":                  {before: func(b *harness) { b.counted(record.WrongPasswords, b.company.Limits.DisableAfter) }, want: "the password is disabled; a recovery ends this"},
+		"an unknown, locked": {before: func(b *harness) {
+			for range b.company.Limits.LockAfter {
+				_, err := b.serveAs("", "198.51.100.1", "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
+				wantError(t, err, wire.ErrCredentialsInvalid)
+			}
+		}, loginID: "nobody", want: "passwords are locked; 'account unlock' can't end the lock of a login id without"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			if c.code {
+				b.company.SecondFactor = tenant.SecondFactorRequired
+			}
+			if c.byCode {
+				b.withoutPassword()
+			}
+			c.before(b)
+			found, err := b.admin().Explain(t.Context(), cmp.Or(c.loginID, email), home)
+			must(t, err)
+			if !slices.ContainsFunc(found, func(f manage.Finding) bool {
+				return f.Answer != nil && strings.Contains(f.Message+"; "+f.Advice, c.want)
+			}) {
+				t.Errorf("got %q", found)
+			}
+		})
 	}
 }
 

@@ -175,7 +175,7 @@ func (c *Call) Explain() error {
 			check := strings.TrimSpace(coded.Code + " " + string(wire.ReasonOf(f.Answer)))
 			findings[i] = api.Finding{Check: check, Result: api.Failed, Message: f.Message, Advice: f.Advice}
 		}
-		if refusal, ok := errors.AsType[*wire.Refusal](f.Answer); ok && refusal.RetryAfter > 0 {
+		if refusal, ok := errors.AsType[*wire.Refusal](f.Answer); ok && refusal.RetryAfter > 0 && refusal.Message == "" { // with a message of its own, waiting does not help
 			findings[i].Message += ", for " + refusal.RetryAfter.Round(time.Second).String()
 		}
 	}

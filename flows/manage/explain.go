@@ -46,7 +46,14 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) ([]Findin
 		wrong.Count = 0 // there is no password to disable
 	}
 	e.add(c.CheckLogins(ctx), "the address has reached a limit", "see 'Shared addresses' in docs/operators.md")
-	e.add(c.CheckPasswords(wrong), "passwords are locked", unlock)
+	locked, is, step := c.CheckPasswords(wrong), "passwords are locked", unlock
+	switch {
+	case a.ID == 0:
+		step = "'account unlock' can't end the lock of a login id without an account"
+	case wire.ReasonOf(locked) == "lock.disabled":
+		is, step = "the password is disabled", "a recovery ends this or, if it was the owner, 'account unlock'"
+	}
+	e.add(locked, is, step)
 	if a.ID == 0 {
 		e.add(wire.ErrCredentialsInvalid, "no account has this login id", "'account list --contains' finds similar ones")
 		return e.found, e.err
@@ -105,13 +112,23 @@ func (e *explanation) code(ctx context.Context, c *session.Call, a record.Accoun
 	if !byCode {
 		e.add(c.CheckCodes(a.FailureCounts), "codes are locked", unlock)
 	}
-	const factor = "give the account a phone, an app or backup codes"
 	if byCode && a.Phone == "" {
 		e.add(session.ErrNoSecondFactor, "the account has neither a password nor a phone", noPassword(a))
-	} else if blocked := c.CheckCode(ctx, a); wire.ReasonOf(blocked) == wire.NoSecondFactor {
-		e.add(blocked, "the account has no way to get the code", factor)
-	} else {
-		e.add(blocked, "no SMS can be sent to "+a.Phone+" now", "'account unlock' does not end this; until the limit does, "+factor)
+		return
+	}
+	other := "give the account an app or backup codes"
+	if byCode { // then neither helps
+		other = "let the user set a password by recovery or a welcome link"
+	}
+	switch blocked := c.CheckCode(ctx, a); {
+	case !c.Company.DeliversTo(a.Phone) && c.Company.SMS == nil:
+		e.add(blocked, "the account has no way to get the code, since the company has no sms", "configure sms, or "+other)
+	case a.Phone == "":
+		e.add(blocked, "the account has no way to get the code", "give the account a phone, an app or backup codes")
+	case !c.Company.SendsCodesTo(a.Phone):
+		e.add(blocked, "no SMS are sent to the country of "+a.Phone, "add it to limits sms_countries, and to countries of a gateway, or "+other)
+	default:
+		e.add(blocked, "no SMS can be sent to "+a.Phone+" now", "'account unlock' does not end this; until the limit does, "+other)
 	}
 }
 
