@@ -94,7 +94,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 			_ = check("wrong", "")
 		}
 		b.clock.advance(time.Hour)
-		if err := check(password, ""); refusal(err).Reason != "lock.disabled" || !strings.HasSuffix(refusal(err).Message, "Reset it by recovery.") {
+		if err := check(password, ""); refusal(err).Reason != "lock.disabled" || !strings.HasSuffix(refusal(err).Message, "Reset it by recovery, or let an operator unlock it.") {
 			t.Errorf("got %v", err)
 		}
 		if _, err := ad.Unlock(t.Context(), mnemocode); err != nil {

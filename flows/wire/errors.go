@@ -192,7 +192,7 @@ func Restricted(limit string, now, until time.Time) error {
 	case record.LimitSMSUnlisted:
 		r.Message = "No SMS are sent to the country of this phone. Use another way to log in."
 	case record.LockDisabled:
-		r.Message = "The password is disabled after too many wrong attempts. Reset it by recovery."
+		r.Message = "The password is disabled after too many wrong attempts. Reset it by recovery, or let an operator unlock it."
 	}
 	return r
 }

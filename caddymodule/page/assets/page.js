@@ -264,7 +264,8 @@ const page = {
     const of = fieldOf(error, fields) ?? (code === 'request.validation.failed' ? $('.code, #login', screen)?.name : undefined); // what can't be one
     const name = of === 'disclaimers' ? $('#disclaimers input:not(:checked), #disclaimers input', screen)?.id : of;
     const ways = this.ways(error);
-    if (name && complain(name, textOf(error), ...ways)) {
+    const said = reason === 'lock.disabled' && this.config.recovery.length === 0 ? t('lock.support') : textOf(error);
+    if (name && complain(name, said, ...ways)) {
       const input = document.getElementById(name);
       if (name !== 'login' && input?.matches('input:not([type=checkbox])')) {
         input.value = '';
@@ -272,7 +273,7 @@ const page = {
       }
       return true;
     }
-    const text = [before, textOf(error)].filter(Boolean).join(' ');
+    const text = [before, said].filter(Boolean).join(' ');
     const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason);
     if (waits && this.submitted && $('form', screen)) lock(text, retryAfter, ways);
     else alert(waits ? [text, ' ', waitFor(retryAfter)] : text, ...ways); // the form may still work

@@ -92,7 +92,7 @@ function fail(section, dialog, error, asks) {
   const own = typing ? t(invalid)
     : conflict && error.status === 409 ? t(conflict)
     : sent && dialog === 'phone' && code === 'auth.otp.invalid' ? t('security.contact.wrong') // one by mail can be tried again
-    : reason === 'lock.disabled' && config.recovery.length > 0 ? t('security.password.disabled', { choice: t('recover.offer') }) // a change needs it
+    : reason === 'lock.disabled' ? config.recovery.length > 0 ? t('security.password.disabled', { choice: t('recover.offer') }) : t('lock.support') // a change needs it
     : textOf(error);
   const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason); // other errors say it themselves
   const text = [own, waits && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');

@@ -89,6 +89,7 @@ export const scenes = {
   'login-locked': refused('auth/login', locked('lock.password'), ...enter('login', loginId)),
   'login-locked-hardened': { config: { hardened: true }, ...refused('auth/login', locked('lock.password'), ...enter('login', loginId)) },
   'login-disabled': refused('auth/login', locked('lock.disabled'), ...enter('login', loginId)),
+  'login-disabled-for-good': { config: { recovery: [] }, ...refused('auth/login', locked('lock.disabled'), ...enter('login', loginId)) },
   'login-address': refused('auth/login', locked('limit.address', 300), ...enter('login', loginId)),
   'login-unavailable': refused('auth/login', fails(503, 'service.unavailable'), ...enter('login', loginId)),
   'login-offline': refused('auth/login', 'network', ...enter('login', loginId)),
