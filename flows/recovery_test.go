@@ -187,6 +187,7 @@ func TestRecoveryMethods(t *testing.T) {
 		{[]tenant.Method{phone, mail}, "", func(a *record.Account) { a.Phone = "+37120000045" }, mail, nil}, // gets no SMS
 		{[]tenant.Method{mail, phone}, "", func(a *record.Account) { a.Phone, a.Email = "", "" }, "", wire.ErrEmailNotSet},
 		{nil, "", func(*record.Account) {}, "", wire.ErrMethodRestricted},
+		{nil, "PHONE", func(*record.Account) {}, "", wire.ErrMethodRestricted},
 		{[]tenant.Method{phone, mail}, "QUESTION", func(*record.Account) {}, "", wire.ErrMethodRestricted},
 		{[]tenant.Method{phone, mail}, "PHONE", func(a *record.Account) { a.Phone = "" }, "", wire.ErrPhoneNotSet},
 		{[]tenant.Method{phone}, "phone", func(*record.Account) {}, "", wire.ErrValidation},
@@ -201,6 +202,25 @@ func TestRecoveryMethods(t *testing.T) {
 		} else if err != nil || reply.Verification != c.want {
 			t.Errorf("%v: got %s, %v", c.allowed, reply.Verification, err)
 		}
+	}
+}
+
+// If nothing but an operator can help, the message does not say that another method may.
+func TestARecoveryThatIsNotPossibleSaysSo(t *testing.T) {
+	for _, hardened := range []bool{false, true} {
+		b := newHarness(t)
+		b.company.Hardened, b.company.Recovery.Methods = hardened, nil
+		_, err := b.serve("auth/recovery/recover", "", recovery(object{"login_id": email}))
+		if wantError(t, err, wire.ErrMethodRestricted); refusal(err).Message != "This company has no recovery. Do not offer it." {
+			t.Errorf("got %q", refusal(err).Message)
+		}
+	}
+	b := newHarness(t)
+	b.company.Recovery.Methods = []tenant.Method{tenant.ByPhone, tenant.ByQuestion}
+	b.update(true, func(a *record.Account) { a.Phone, a.Question, a.AnswerHash = "", "", "" })
+	_, err := b.serve("auth/recovery/recover", "", recovery(object{"login_id": email}))
+	if wantError(t, err, wire.ErrPhoneNotSet); !strings.Contains(refusal(err).Message, "Only an operator can help.") {
+		t.Errorf("got %q", refusal(err).Message)
 	}
 }
 

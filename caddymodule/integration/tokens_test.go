@@ -135,7 +135,7 @@ func TestIssuedTokens(t *testing.T) {
 		})
 		s.run("elsewhere", func(*testing.T) {
 			token, id := s.issue("alice", nil)
-			s.post("auth/logout", token, nil).want(wire.ErrSessionInvalid)
+			s.post("auth/logout", token, nil).want(wire.ErrSessionInvalid).wantBody("for the application alone")
 			s.post("auth/checkpassword", token, fields{"password": testPassword}).want(wire.ErrSessionInvalid)
 			s.post("auth/checkotp", token, fields{"otp": "123456"}).want(wire.ErrSessionInvalid)
 			r := s.request("GET", "/acme/v2/session", "")

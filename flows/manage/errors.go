@@ -55,8 +55,8 @@ var (
 	ErrAppCodeUsed = badAppCode()
 	errNoAppCode   = &FieldError{"code", fmt.Sprintf("it must have the %d digits that the app shows", tokens.TOTPDigits)}
 	// errOnlyFactor means that a user can't remove the app, because a login needs its codes.
-	errOnlyFactor   = refused(wire.ErrConflict, "A login of this account needs a code, and only the app has one. Set up another app instead, add a phone, or turn off the second factor if you can.")
-	errNoFactor     = refused(wire.ErrConflict, "The account has no second factor, so it could no longer log in. Set a password, and add an authenticator app or a phone first.")
+	errOnlyFactor   = refused(wire.ErrConflict, "A login of this account needs a code, and only the app has one. Set up another app instead, add a phone that gets codes, or turn off the second factor if you can.")
+	errNoFactor     = refused(wire.ErrConflict, "The account has no second factor, so it could no longer log in. Set a password, and add an authenticator app or a phone that gets codes first.")
 	errFactorPolicy = refused(wire.ErrUserRestricted, "The company decides for all accounts whether a login needs a second factor. You can't change it.")
 	// ErrContactCode means that a code for a contact is wrong, has no guesses left, was used
 	// or has expired.

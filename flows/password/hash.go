@@ -106,6 +106,9 @@ const (
 	maxStored = 4
 )
 
+// leaveOut ends the errors of hashes that can't be imported and that nobody can change.
+const leaveOut = "; leave it out, and let the user set a new one"
+
 // CheckHash refuses a hash from another system that mnemogate can't verify, or that
 // would need too much memory or time. It accepts argon2id up to own, the parameters that
 // the company has chosen for its hashes: so its accounts can move to another store. Zero
@@ -118,7 +121,7 @@ func CheckHash(hash string, own Argon2id) error {
 	case d.kind == "argon2id" && own.covers(d.argon2):
 		return nil
 	case d.argon2.MemoryKiB > 256<<10:
-		return errors.New("the argon2 hash asks for more than 256 MiB of memory; leave it out, and let the user set a new one")
+		return errors.New("the argon2 hash asks for more than 256 MiB of memory" + leaveOut)
 	case d.cost > maxCost:
 		return d.tooExpensive()
 	}
@@ -211,7 +214,7 @@ func (d digest) costing(n, most uint64, bound string) (digest, error) {
 }
 
 func (d digest) tooExpensive() error {
-	return errors.New("the hash takes too long to check: " + d.bound + " is the most; leave it out, and let the user set a new one")
+	return errors.New("the hash takes too long to check: " + d.bound + " is the most" + leaveOut)
 }
 
 // eachRound returns a digest's derive for a function of n rounds that hashes the whole
@@ -386,7 +389,7 @@ func parseBcrypt(kind string, fields []string) (d digest, err error) {
 	}
 	cost, err := strconv.ParseUint(fields[0], 10, 8)
 	if err != nil || cost < 4 || cost > 31 {
-		return d, errors.New("the cost of a bcrypt hash must be 04 to 14")
+		return d, errors.New("the cost of a bcrypt hash must be 04 to 14" + leaveOut)
 	}
 	if d, err = d.costing(1<<cost, 1<<14, "bcrypt of cost 14"); err != nil {
 		return d, err
@@ -452,11 +455,11 @@ func parseCryptScrypt(_ string, fields []string) (d digest, err error) {
 // scrypt completes a digest that has its salt and key.
 func (d digest) scrypt(ln, r, p uint64) (digest, error) {
 	if ln < 1 || ln > 30 || r < 1 || r > 1<<10 || p < 1 || p > 1<<10 {
-		return d, errors.New("the parameters of a scrypt hash are out of range")
+		return d, errors.New("the parameters of a scrypt hash are out of range" + leaveOut)
 	}
 	n := uint64(1) << ln
 	if 128*r*max(n, p) > 256<<20 {
-		return d, errors.New("the scrypt hash asks for more than 256 MiB of memory; leave it out, and let the user set a new one")
+		return d, errors.New("the scrypt hash asks for more than 256 MiB of memory" + leaveOut)
 	}
 	d.derive = func(secret string) ([]byte, error) {
 		return scrypt.Key([]byte(secret), d.salt, int(n), int(r), int(p), len(d.key))
@@ -495,7 +498,7 @@ func (d digest) pbkdf2(kind string, iterations uint64) (digest, error) {
 		function, size, most = sha512.New, sha512.Size, 1_500_000
 	}
 	if iterations < 1 {
-		return d, errors.New("a pbkdf2 hash must have at least 1 iteration")
+		return d, errors.New("a pbkdf2 hash must have at least 1 iteration" + leaveOut)
 	}
 	d.derive = func(secret string) ([]byte, error) {
 		return pbkdf2.Key[hash.Hash](function, secret, d.salt, int(iterations), len(d.key))

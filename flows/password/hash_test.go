@@ -320,7 +320,7 @@ func TestCheckHashRefuses(t *testing.T) {
 		{"bcrypt of cost 15", "$2b$15$" + bcrypt, "cost 14 is the most"},
 		{"bcrypt of cost 32", "$2b$32$" + bcrypt, "04 to 14"},
 		{"bcrypt of cost 31", "$2b$31$" + bcrypt, "cost 14 is the most"},
-		{"bcrypt of cost 3", "$2b$03$" + bcrypt, "04 to 14"},
+		{"bcrypt of cost 3", "$2b$03$" + bcrypt, "04 to 14; leave it out"},
 		{"bcrypt with a short cost", "$2b$4$" + bcrypt, "form"},
 		{"bcrypt with a sign", "$2b$+4$" + bcrypt, "04 to 14"},
 		{"bcrypt cut off", "$2b$04$" + bcrypt[1:], "form"},

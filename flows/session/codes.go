@@ -310,6 +310,9 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 		return record.Account{}, err
 	}
 	noPhone := wire.Invalid("No code can be sent to this account. Offer another second factor.")
+	if c.session.State == record.RecoveryOTP {
+		noPhone = wire.Invalid("No code can be sent to this account. Begin the recovery again, by another method.")
+	}
 	if c.session.State == record.CheckOTP && a.Phone == "" {
 		return record.Account{}, noPhone
 	}

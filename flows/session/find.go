@@ -28,7 +28,7 @@ func (c *Call) FindAndSpendCode(ctx context.Context, token string, want Requirem
 func (c *Call) find(ctx context.Context, token string, want Requirement, get getter) error {
 	c.token = token
 	if tokens.IsWellFormed(tokens.IssuedPrefix, token) {
-		return wire.ErrSessionInvalid // it is for the application alone
+		return &wire.Refusal{Err: wire.ErrSessionInvalid, Message: "An issued token is for the application alone. Log in for this route."}
 	}
 	if tokens.IsStateless(token) {
 		if err := c.openStateless(ctx, Requirement{Company: c.Company.Code}); err != nil {

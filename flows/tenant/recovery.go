@@ -7,9 +7,15 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
+// errNoRecovery means that the company has no method that a client could offer.
+var errNoRecovery = &wire.Refusal{Err: wire.ErrMethodRestricted, Message: "This company has no recovery. Do not offer it."}
+
 // RecoveryMethod chooses how an account is recovered: by the wanted method or, if wanted
 // is empty, by the first allowed method that the account can use.
 func (c *Company) RecoveryMethod(wanted Method, a record.Account) (Method, error) {
+	if len(c.Recovery.Methods) == 0 {
+		return wanted, errNoRecovery
+	}
 	if wanted != "" {
 		if !slices.Contains(c.Recovery.Methods, wanted) {
 			return wanted, wire.ErrMethodRestricted
@@ -21,10 +27,11 @@ func (c *Company) RecoveryMethod(wanted Method, a record.Account) (Method, error
 			return m, nil
 		}
 	}
-	if len(c.Recovery.Methods) == 0 {
-		return "", wire.ErrMethodRestricted
+	first := c.Recovery.Methods[0]
+	if err := notSet(first, a); err != nil {
+		return first, &wire.Refusal{Err: wire.CodeOf(err), Message: "The account has nothing by which it could be recovered. Only an operator can help."}
 	}
-	return c.Recovery.Methods[0], notSet(c.Recovery.Methods[0], a)
+	return first, nil
 }
 
 // canUse reports whether an account can use a method, if no budget is used up.
@@ -52,6 +59,9 @@ func (c *Company) BlindRecoveryMethod(wanted Method, a record.Account) (record.A
 	methods := slices.DeleteFunc(slices.Clone(c.Recovery.Methods), func(m Method) bool { return m == ByQuestion })
 	if wanted == "" && len(methods) > 0 {
 		wanted = methods[0]
+	}
+	if len(methods) == 0 {
+		return record.Account{}, wanted, errNoRecovery
 	}
 	if !slices.Contains(methods, wanted) {
 		return record.Account{}, wanted, wire.ErrMethodRestricted
