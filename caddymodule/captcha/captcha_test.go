@@ -156,6 +156,7 @@ func TestCaptchaThatIsNotAnsweredIsAnError(t *testing.T) {
 		"wrong secret":   {guesttest.Answering(200, `{"success":false,"error-codes":["x","invalid-input-secret"]}`), "invalid-input-secret"},
 		"internal error": {guesttest.Answering(200, `{"success":false,"error-codes":["internal-error"]}`), "internal-error"},
 		"500":            {guesttest.Answering(500, `{"success":true}`), "answered 500"},
+		"403":            {guesttest.Answering(403, ``), "answered 403; check that it has the same secret"},
 		"429":            {guesttest.Answering(429, `{"success":true}`), "answered 429"},
 		"redirect":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusTemporaryRedirect) }, "answered 307"},
 		"html":           {guesttest.Answering(200, `<html>`), "JSON"},

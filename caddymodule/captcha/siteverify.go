@@ -25,6 +25,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 func init() {
@@ -246,7 +247,7 @@ func (s *siteverify) ask(ctx context.Context, response, address string) (verdict
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return verdict{}, fmt.Errorf("the provider answered %d", resp.StatusCode)
+		return verdict{}, causes.Explain(fmt.Errorf("the provider answered %d", resp.StatusCode), guest.StatusStep(resp.StatusCode))
 	}
 	body, _ := io.ReadAll(resp.Body) // guest.Transport has read it
 	return parseVerdict(body)

@@ -46,7 +46,6 @@ var smtpSteps = causes.Steps{
 
 // smtpAnswers says what to do, by the code of a reply.
 var smtpAnswers = map[int]string{
-	530: "it wants a login: set username and password",
 	534: wrongLogin, 535: wrongLogin, 538: wrongLogin,
 	421: smtpLater, 432: smtpLater, 450: smtpLater, 451: smtpLater, 452: smtpLater, 454: smtpLater,
 }
@@ -56,9 +55,13 @@ const (
 	smtpLater  = "it says that it can't now: try again later, or look at its log"
 )
 
-// smtpStep says what to do about an error of a mail server, with what smtpAnswer returns for
+// step says what to do about an error of a mail server, with what smtpAnswer returns for
 // it.
-func smtpStep(err error, code int, said string) string {
+func (s *SMTP) step(err error, code int, said string) string {
+	first := ""
+	if s.TLS == tlsOff {
+		first = "it may want TLS first: write tls starttls; otherwise, "
+	}
 	refused, _ := errors.AsType[*mail.SendError](err)
 	_, notSMTP := errors.AsType[textproto.ProtocolError](err)
 	switch {
@@ -71,11 +74,13 @@ func smtpStep(err error, code int, said string) string {
 	case code == 0 && strings.Contains(err.Error(), "STARTTLS"):
 		return "it offers no STARTTLS on this port: correct the port (587 is usual), or write tls implicit for 465"
 	case code == 0 && strings.Contains(err.Error(), "SMTP AUTH"):
-		return "it takes no login on this port: correct the port (587 or 465), since 25 takes none, or leave username and password out"
+		return first + "it takes no login on this port: correct the port (587 or 465), since 25 takes none, or leave username and password out"
 	case code == 0 && refused != nil:
 		return "it closed the connection before it took the mail: its log says why"
 	case code == 0:
 		return smtpSteps.Step(err)
+	case code == 530:
+		return first + "it wants a login: set username and password"
 	case smtpAnswers[code] != "":
 		return smtpAnswers[code]
 	case refused != nil && refused.Reason == mail.ErrSMTPMailFrom:

@@ -212,7 +212,7 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 		if guest.TrialOf(ctx) != nil && said != "" {
 			cause += ": " + s.shown(said)
 		}
-		err = causes.Explain(fmt.Errorf("mail smtp: %s: %s", s.Address, cause), cmp.Or(step, smtpStep(err, code, said)))
+		err = causes.Explain(fmt.Errorf("mail smtp: %s: %s", s.Address, cause), cmp.Or(step, s.step(err, code, said)))
 		switch {
 		case again || code >= 400 && code <= 499:
 			return &message.LaterError{Err: err}

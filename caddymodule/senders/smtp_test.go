@@ -400,6 +400,7 @@ func TestSMTPErrorsNameTheirCause(t *testing.T) {
 		notNow      = "it says that it can't now"
 		checkIt     = "check that the address is right"
 		distrusted  = "this machine does not trust the authority of its certificate: name that authority's certificate in ca"
+		tlsFirst    = "it may want TLS first: write tls starttls; otherwise, it "
 		notMail     = "this is not the port of a mail server"
 	)
 	answering := func(verb, answer string) *smtpSink {
@@ -412,39 +413,41 @@ func TestSMTPErrorsNameTheirCause(t *testing.T) {
 		advice string // how it begins; empty for any, or none
 		again  bool
 	}{
-		"only OAuth":            {&smtpSink{config: config, auth: "XOAUTH2 OAUTHBEARER"}, "it takes no passwords", switchedOff, false},
-		"Exchange, tenant":      {answering("AUTH", "535 5.7.139 Authentication unsuccessful, SmtpClientAuthentication is disabled for the Tenant."), "", switchedOff, false},
-		"Exchange, basic":       {answering("AUTH", "550 5.7.30 Basic authentication is not supported for Client Submission."), "", switchedOff, false},
-		"wrong password":        {answering("AUTH", "535 5.7.8 Username and Password not accepted"), "answered 535 5.7.8", "check the username and password", false},
-		"slow login":            {answering("AUTH", "wait"), late, checkIt, false},
-		"wants a login":         {answering("MAIL", "530 5.7.0 Authentication required"), "", "it wants a login", false},
-		"no login":              {&smtpSink{config: config, noAuth: true}, "AUTH", "it takes no login on this port", false},
-		"no STARTTLS":           {&smtpSink{noSTART: true}, "STARTTLS", "it offers no STARTTLS on this port", false},
-		"refuses STARTTLS":      {answering("STARTTLS", "454 no TLS"), "answered 454", notNow, true},
-		"TLS from the start":    {&smtpSink{config: config, implicit: true}, "no greeting in time", "it waits for something: if this is a port for implicit TLS", false},
-		"no implicit TLS":       {&smtpSink{config: config}, "", "it has no implicit TLS on this port", false},
-		"old TLS":               {&smtpSink{config: old}, "", "it has only TLS 1.1 or older", false},
-		"old implicit TLS":      {&smtpSink{config: old, implicit: true}, "", "it has only TLS 1.1 or older", false},
-		"foreign":               {&smtpSink{config: foreign}, "certificate", distrusted, false},
-		"foreign, implicit TLS": {&smtpSink{config: foreign, implicit: true}, "certificate", distrusted, false},
-		"foreign handshake":     {answering("STARTTLS", "220 go\r\n250 injected"), "mail smtp", "", false},
-		"not SMTP":              {&smtpSink{config: config, greeting: "HTTP/1.1 400 Bad Request"}, "not SMTP", notMail, false},
-		"not text":              {&smtpSink{config: config, greeting: "\x15\x03\x01\xff\xfe"}, "", notMail, false},
-		"not welcome":           {&smtpSink{config: config, greeting: "554 5.7.1 go away"}, "answered 554", "it refuses mails from this machine", false},
-		"endless line":          {&smtpSink{config: config, greeting: "220 " + strings.Repeat("x", 2*maxSMTPAnswers)}, "too large", "", false},
-		"endless lines":         {answering("EHLO", strings.Repeat("250-x\r\n", maxSMTPAnswers/4)), "too large", "", false},
-		"silent":                {answering("EHLO", "wait"), late, checkIt, false},
-		"few connections":       {&smtpSink{config: config, greeting: "421 4.3.2 try later"}, "", notNow, true},
-		"too many messages":     {answering("MAIL", "432 4.3.2 concurrent connections"), "", notNow, true},
-		"greylisting":           {answering("RCPT", "450 4.2.0 greylisted"), "", notNow, true},
-		"sender":                {answering("MAIL", "553 5.7.1 Sender address rejected: not owned by user"), "553 5.7.1", "it refused the sender", false},
-		"recipient":             {answering("RCPT", "550 5.1.1 no such user"), "550 5.1.1", "it refused the recipient", false},
-		"relay":                 {answering("RCPT", "554 5.7.1 Relay access denied"), "554 5.7.1", "it refused the recipient", false},
-		"refuses data":          {answering("DATA", "550 5.7.1 no"), "550", "", false},
-		"refused":               {answering(".", "554 5.7.1 spam"), "554 5.7.1", "it refused this message", false},
-		"hangs up":              {answering("MAIL", ""), "MAIL FROM", "it closed the connection before it took the mail", false},
-		"hangs up later":        {answering("RCPT", ""), "", "it closed the connection before it took the mail", false},
-		"perhaps taken":         {answering(".", "wait"), late, checkIt, false},
+		"only OAuth":                   {&smtpSink{config: config, auth: "XOAUTH2 OAUTHBEARER"}, "it takes no passwords", switchedOff, false},
+		"Exchange, tenant":             {answering("AUTH", "535 5.7.139 Authentication unsuccessful, SmtpClientAuthentication is disabled for the Tenant."), "", switchedOff, false},
+		"Exchange, basic":              {answering("AUTH", "550 5.7.30 Basic authentication is not supported for Client Submission."), "", switchedOff, false},
+		"wrong password":               {answering("AUTH", "535 5.7.8 Username and Password not accepted"), "answered 535 5.7.8", "check the username and password", false},
+		"slow login":                   {answering("AUTH", "wait"), late, checkIt, false},
+		"wants a login":                {answering("MAIL", "530 5.7.0 Authentication required"), "", "it wants a login", false},
+		"no login":                     {&smtpSink{config: config, noAuth: true}, "AUTH", "it takes no login on this port", false},
+		"wants TLS, without TLS":       {answering("MAIL", "530 5.7.0 Must issue a STARTTLS command first"), "", tlsFirst, false},
+		"login after TLS, without TLS": {&smtpSink{noAuth: true}, "AUTH", tlsFirst, false},
+		"no STARTTLS":                  {&smtpSink{noSTART: true}, "STARTTLS", "it offers no STARTTLS on this port", false},
+		"refuses STARTTLS":             {answering("STARTTLS", "454 no TLS"), "answered 454", notNow, true},
+		"TLS from the start":           {&smtpSink{config: config, implicit: true}, "no greeting in time", "it waits for something: if this is a port for implicit TLS", false},
+		"no implicit TLS":              {&smtpSink{config: config}, "", "it has no implicit TLS on this port", false},
+		"old TLS":                      {&smtpSink{config: old}, "", "it has only TLS 1.1 or older", false},
+		"old implicit TLS":             {&smtpSink{config: old, implicit: true}, "", "it has only TLS 1.1 or older", false},
+		"foreign":                      {&smtpSink{config: foreign}, "certificate", distrusted, false},
+		"foreign, implicit TLS":        {&smtpSink{config: foreign, implicit: true}, "certificate", distrusted, false},
+		"foreign handshake":            {answering("STARTTLS", "220 go\r\n250 injected"), "mail smtp", "", false},
+		"not SMTP":                     {&smtpSink{config: config, greeting: "HTTP/1.1 400 Bad Request"}, "not SMTP", notMail, false},
+		"not text":                     {&smtpSink{config: config, greeting: "\x15\x03\x01\xff\xfe"}, "", notMail, false},
+		"not welcome":                  {&smtpSink{config: config, greeting: "554 5.7.1 go away"}, "answered 554", "it refuses mails from this machine", false},
+		"endless line":                 {&smtpSink{config: config, greeting: "220 " + strings.Repeat("x", 2*maxSMTPAnswers)}, "too large", "", false},
+		"endless lines":                {answering("EHLO", strings.Repeat("250-x\r\n", maxSMTPAnswers/4)), "too large", "", false},
+		"silent":                       {answering("EHLO", "wait"), late, checkIt, false},
+		"few connections":              {&smtpSink{config: config, greeting: "421 4.3.2 try later"}, "", notNow, true},
+		"too many messages":            {answering("MAIL", "432 4.3.2 concurrent connections"), "", notNow, true},
+		"greylisting":                  {answering("RCPT", "450 4.2.0 greylisted"), "", notNow, true},
+		"sender":                       {answering("MAIL", "553 5.7.1 Sender address rejected: not owned by user"), "553 5.7.1", "it refused the sender", false},
+		"recipient":                    {answering("RCPT", "550 5.1.1 no such user"), "550 5.1.1", "it refused the recipient", false},
+		"relay":                        {answering("RCPT", "554 5.7.1 Relay access denied"), "554 5.7.1", "it refused the recipient", false},
+		"refuses data":                 {answering("DATA", "550 5.7.1 no"), "550", "", false},
+		"refused":                      {answering(".", "554 5.7.1 spam"), "554 5.7.1", "it refused this message", false},
+		"hangs up":                     {answering("MAIL", ""), "MAIL FROM", "it closed the connection before it took the mail", false},
+		"hangs up later":               {answering("RCPT", ""), "", "it closed the connection before it took the mail", false},
+		"perhaps taken":                {answering(".", "wait"), late, checkIt, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -463,6 +466,9 @@ func TestSMTPErrorsNameTheirCause(t *testing.T) {
 			}
 			if strings.HasSuffix(name, "implicit TLS") {
 				s.TLS = tlsImplicit
+			}
+			if strings.HasSuffix(name, "without TLS") {
+				s.TLS = tlsOff
 			}
 			guesttest.MustStart(t, s)
 			watch := storetest.StartWatch()

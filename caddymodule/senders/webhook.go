@@ -372,7 +372,7 @@ func (w *webhook) Endpoint() string { return guest.HostPort(w.target) }
 func (w *webhook) Weaknesses() []guest.Weakness {
 	found := guest.HTTPWeakness(w.Insecure, w.URL)
 	if slices.ContainsFunc(w.keys, func(key []byte) bool { return guest.IsShortKey(string(key)) }) {
-		found = append(found, guest.Weakness{Message: "the secret: " + guest.ShortKey.Message, Advice: guest.ShortKey.Advice})
+		found = append(found, guest.Weakness{Message: "the secret: " + guest.ShortKey.Message, Advice: `generate a random one, for example with echo "whsec_$(openssl rand -base64 24)"`})
 	}
 	if slices.ContainsFunc(w.Secrets, func(s string) bool { return !strings.HasPrefix(s, keyPrefix) }) {
 		found = append(found, guest.Weakness{
