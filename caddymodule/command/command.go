@@ -171,7 +171,7 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 func (c *cli) adminCommand(use, short, long string, args cobra.PositionalArgs, f func(args []string) error) *cobra.Command {
 	return c.command(use, short, long, args, func(args []string) error {
 		if c.api != "" {
-			return errors.New(c.cmd.Name() + " uses the admin endpoint: leave --api out, and run it on the machine of that endpoint")
+			return errors.New(c.cmd.Name() + " uses the admin endpoint: leave --api out, with its --key-file, and run it on the machine of that endpoint")
 		}
 		return f(args)
 	})

@@ -88,7 +88,7 @@ func clientOf(t *http.Transport) *http.Client {
 	return &http.Client{CheckRedirect: guest.NoRedirects, Transport: t}
 }
 
-const notRunning = "is Caddy running? If its admin endpoint is elsewhere, say where with --address"
+const notRunning = "is Caddy running? If its admin endpoint is elsewhere, say where with --address; if it has none (admin off), use --api"
 
 func (c *cli) adminEndpoint() (*server, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)

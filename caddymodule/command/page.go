@@ -45,6 +45,9 @@ func (c *cli) previewPage(listen, company string) error {
 	if err != nil {
 		return err
 	}
+	if config == nil {
+		return errors.New("there is no Caddyfile here: name the configuration with --config")
+	}
 	looks, name, mails, err := looksOf(config, company)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
@@ -55,7 +58,7 @@ func (c *cli) previewPage(listen, company string) error {
 	}
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return cannotListen(err)
 	}
 	defer c.interruptible()()
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
@@ -114,8 +117,11 @@ func looksOf(config []byte, code string) (page.Options, string, page.Mails, erro
 			}
 		}
 	})
+	if _, known := companies[code]; code != "" && !known {
+		return page.Options{}, "", page.Mails{}, fmt.Errorf("there is no company %s in it; correct the code", code)
+	}
 	if found == nil {
-		return page.Options{}, "", page.Mails{}, errors.New("no site has a login_page for it; write login_page in the directive mnemogate")
+		return page.Options{}, "", page.Mails{}, fmt.Errorf("no site has a login_page for %s; write login_page in the directive mnemogate", cmp.Or(code, "any company"))
 	}
 	found.Icons = icons
 	code = cmp.Or(code, found.Companies[0])

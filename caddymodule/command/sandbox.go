@@ -177,7 +177,7 @@ func freeAddress(listen string) (ip, at string, err error) {
 	}
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
-		return "", "", fmt.Errorf("--listen: %w; choose another port, such as --listen localhost:8081, or let --listen localhost:0 choose one", err)
+		return "", "", cannotListen(err)
 	}
 	defer listener.Close()
 	ip, port, err := net.SplitHostPort(listener.Addr().String())
@@ -185,6 +185,15 @@ func freeAddress(listen string) (ip, at string, err error) {
 		host = "localhost"
 	}
 	return ip, net.JoinHostPort(host, port), err
+}
+
+// cannotListen says what to do if --listen names an address that can't be used.
+func cannotListen(err error) error {
+	_, noName := errors.AsType[*net.DNSError](err)
+	if noName || errors.Is(err, syscall.EADDRNOTAVAIL) {
+		return fmt.Errorf("--listen: %w; write localhost, or an address of this machine", err)
+	}
+	return fmt.Errorf("--listen: %w; choose another port, such as --listen localhost:8081, or let --listen localhost:0 choose one", err)
 }
 
 // serveHeaders starts a backend at a socket. It shows the headers of each request.

@@ -193,7 +193,7 @@ func unknown(d *caddyfile.Dispenser, known []string) error {
 			return Inside(name, d.Errf("it belongs to another option: write %s %s", option, name))
 		}
 		if id == "http.handlers."+name {
-			return Inside(name, d.Err("it is a directive of Caddy: write it after the block of mnemogate"))
+			return Inside(name, d.Err("it is a directive of Caddy: write it into a site, after the directive mnemogate"))
 		}
 	}
 	if len(known) == 0 {

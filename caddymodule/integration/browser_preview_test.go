@@ -122,7 +122,8 @@ func TestThePreviewOfACaddyfile(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	s.cliAt("", "", "page", "--preview", "nobody", "--config", s.dir+"/Caddyfile").want(1, "no site has a login_page for it")
+	s.cliAt("", "", "page", "--preview", "nobody", "--config", s.dir+"/Caddyfile").want(1, "there is no company nobody in it")
+	s.cliAt("", "", "page", "--preview").want(1, "name the configuration with --config")
 	s.cliAt("", "", "page").want(1, "add --preview")
 }
 
@@ -203,6 +204,7 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 	for name, want := range map[string][2]string{ // an element, and its text
 		"login-unconfirmed":            {"h1", "unconfirmed.heading"},
 		"login-unconfirmed-over":       {".notice", "notice.lost.login"},
+		"login-disabled-for-good":      {".alert p", "lock.support"},
 		"password-lost":                {".alert p", "reason.lost.step"},
 		"newpassword-unsure":           {".alert p", "reason.lost.password"},
 		"newpassword-lost":             {".notice", "notice.lost.password"},

@@ -118,7 +118,7 @@ func TestARequestIsExplained(t *testing.T) {
 		{1, "GET /v1/x", []string{"a whole URL"}},
 		{1, "G@T https://api.example.com/v1/x", []string{"a method such as GET"}},
 		{1, "GET", []string{"explain <METHOD> <url>"}},
-		{1, "GET https://api.example.com/v1/x --api https://a.example --key-file x", []string{"leave --api out"}},
+		{1, "GET https://api.example.com/v1/x --api https://a.example --key-file x", []string{"leave --api out, with its --key-file"}},
 	} {
 		args := strings.Fields(c.args)
 		if strings.HasPrefix(c.args, "https:") {

@@ -266,7 +266,7 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{company, "passkeys {\norigins https://example.com\n}", "company acme: passkeys: rp_id: it is missing; write the domain of the site, such as example.com, at Caddyfile:8"},
 		{company, "passkeys {\nrp_id https://example.com\n}", `company acme: passkeys: rp_id: "https://example.com" is not a domain; write it without scheme, port and path, such as example.com, at Caddyfile:7`},
 		{company, "passkeys {\nrp_id co.uk\n}", "company acme: passkeys: rp_id: co.uk is a public suffix, below which anyone can have a domain, so browsers refuse it; write the site's own domain, such as example.co.uk, at Caddyfile:7"},
-		{company, "passkeys {\nrp_id example.com\norigins http://localhost:3000\n}", `company acme: passkeys: origins: "http://localhost:3000": its domain is neither rp_id (example.com) nor below it; correct one of them, or write https, at Caddyfile:8`},
+		{company, "passkeys {\nrp_id example.com\norigins http://localhost:3000\n}", `company acme: passkeys: origins: "http://localhost:3000": its domain is neither rp_id (example.com) nor below it; correct one of them, at Caddyfile:8`},
 		{company, "passkeys example.com", "company acme: passkeys: wrong argument count; write passkeys [off] { ... }, at Caddyfile:6"},
 		{company, "issued_tokens {\nacting 25h\n}", "company acme: issued_tokens acting: 25h is out of range; choose 1ms to 24h, at Caddyfile:7"},
 		{company, "issued_tokens 90d", "company acme: issued_tokens: wrong argument count; write issued_tokens [off] { ... }, at Caddyfile:6"},

@@ -286,7 +286,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{global, "api_key x", "api_key: " + of + "the block of a company, company <code> { ... }, in the global option mnemogate, at Caddyfile:4"},
 		{global, "cookie", "cookie: " + of + "the directive mnemogate, in the block of a site, at Caddyfile:4"},
 		{global, "trusted_proxies private_ranges", "trusted_proxies: " + of + "the global option servers { ... }, in the block at the top of the Caddyfile, at Caddyfile:4"},
-		{global, "reverse_proxy localhost", "reverse_proxy: it is a directive of Caddy: write it after the block of mnemogate, at Caddyfile:4"},
+		{global, "reverse_proxy localhost", "reverse_proxy: it is a directive of Caddy: write it into a site, after the directive mnemogate, at Caddyfile:4"},
 		{global, "redis rediss://r", "redis: it belongs to another option: write sessions redis, at Caddyfile:4"},
 		{global, "postgres dsn", "postgres: it belongs to another option: write store postgres, at Caddyfile:4"},
 		{global, "store postgres", "store: <dsn> is missing; write postgres <dsn>, at Caddyfile:4"},

@@ -216,7 +216,7 @@ func TestSandboxOfABackend(t *testing.T) {
 	for want, args := range map[string][]string{
 		"let --listen localhost:0 choose one":              {"--listen", s.addr},
 		"--listen: write a host and a port":                {"--listen", "8080"},
-		"choose another port, such as":                     {"--listen", "192.0.2.1:8080"},
+		"write localhost, or an address of this machine":   {"--listen", "192.0.2.1:8080"},
 		"--backend: write a URL without a path, like http": {"--backend", "localhost:9000"},
 		"--backend: write a URL":                           {"--backend", "http://localhost:9000/api"},
 	} {

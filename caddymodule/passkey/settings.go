@@ -140,7 +140,7 @@ func (s *Settings) checkOrigin(origin string) error {
 		return errors.New("browsers have passkeys on https only, and on http://localhost; write https")
 	}
 	if s.isRelated(u) && u.Scheme != "https" {
-		return fmt.Errorf("its domain is neither rp_id (%s) nor below it; correct one of them, or write https", s.RPID)
+		return fmt.Errorf("its domain is neither rp_id (%s) nor below it; correct one of them", s.RPID)
 	}
 	return nil
 }
