@@ -513,10 +513,15 @@ func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 			err := panics.Contain(func() error {
 				return (&manage.Admin{Manager: service.Manager, Company: service.Companies[code]}).Seed(ctx, c.seeds[0])
 			})
-			if err != nil {
-				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err)
+			_, wrong := errors.AsType[*manage.FieldError](err)
+			again, advice := unanswered(err) && !wrong, "mend it, then run caddy reload --force"
+			if again {
+				advice = "wait: it is tried again"
 			}
-			if _, wrong := errors.AsType[*manage.FieldError](err); unanswered(err) && !wrong {
+			if err != nil {
+				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err, "advice", advice)
+			}
+			if again {
 				return false
 			}
 			c.seeds = c.seeds[1:]

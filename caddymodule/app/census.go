@@ -111,7 +111,7 @@ func (a *App) Orphans(ctx context.Context) (found []Weakness, err error) {
 		if a.Companies[company] == nil {
 			found = append(found, Weakness{Company: company, Directive: "company", Weakness: guest.Weakness{
 				Message: "it has accounts and is not configured: nobody can log in to them",
-				Advice:  "configure it again, or erase it ('caddy mnemogate company erase'), unless another Caddy has it",
+				Advice:  "configure it again, unless another Caddy has it; if its code has changed, run 'caddy mnemogate company rename " + company + " <new code>'; 'caddy mnemogate company erase " + company + "' deletes the accounts",
 			}})
 		}
 	}
@@ -136,9 +136,14 @@ func (a *App) Stranded(ctx context.Context) (found []Weakness, err error) {
 			}
 		}
 		if n := counts[all][code]; n > 0 {
+			among := ""
+			if !all {
+				among = ", with those that need no second factor"
+			}
 			found = append(found, Weakness{Company: code, Directive: "second_factor", At: a.Source.Line("company " + code + " second_factor"), Weakness: guest.Weakness{
 				Message: fmt.Sprintf("accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: %d", n),
-				Advice:  "'caddy mnemogate account list --no-second-factor --company " + code + "' lists them; add a phone to each, an authenticator app, or backup codes",
+				Advice: "'caddy mnemogate account list --no-second-factor --status active --company " + code + "' lists them" + among +
+					"; add a phone to each, an authenticator app, or backup codes; one without a password needs a phone, or first a password, by recovery or 'caddy mnemogate account welcome'",
 			}})
 		}
 	}

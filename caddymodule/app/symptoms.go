@@ -52,7 +52,7 @@ var symptoms = []watched{
 	{"requests for the application", protected, "result", wire.ErrUnavailable.Code, 3, .01, true, "got service.unavailable", "see what else failed here, and look for \"a service did not answer\" in the log"},
 	{"stores", storeSeconds, "result", "error", 3, .01, false, "calls to the stores had no answer", "see the checks of the stores, and the log"},
 	{"hashing", hashWait, "result", "busy", 1, 0, true, "logins were refused because too many passwords waited", "add nodes or CPUs, or find out who sends so many"},
-	{"messages", messages, "result", "failed", 1, .1, true, "messages were not taken by the gateway", "the log says why; try caddy mnemogate doctor --send-test, unless the gateway has only refused wrong numbers"},
+	{"messages", messages, "result", "failed", 1, .1, true, "messages were not taken by the gateway", "the log says why; try caddy mnemogate doctor --send-test sms:<phone> or mail:<address>, unless the gateway has only refused wrong numbers"},
 	{"messages", messagesDropped, "", "", 1, 0, true, "messages were dropped because too many waited", "find out why the gateway is slow"},
 	{"captcha", captchas, "result", "failed", 1, .1, true, "captchas were not verified", "look for \"a service did not answer\" in the log"},
 	{"password breached", breachedLookups, "outcome", "failed", 1, .1, false, "passwords were not looked up", "the log says why"},

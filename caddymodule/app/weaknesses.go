@@ -59,9 +59,9 @@ func (a *App) NoteProxy(r *http.Request, err error) {
 	if !slices.Contains(record.AddressLimits, record.EventPrefix+string(wire.ReasonOf(err))) {
 		return
 	}
-	header := "X-Forwarded-For"
+	header, first, last := "X-Forwarded-For", "", " and name its header in client_ip_headers"
 	if r.Header[header] == nil {
-		header = "Forwarded"
+		header, first, last = "Forwarded", "let it send X-Forwarded-For, since Caddy can't read Forwarded, and ", ""
 	}
 	peer, _, _ := net.SplitHostPort(r.RemoteAddr)
 	client, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
@@ -74,7 +74,7 @@ func (a *App) NoteProxy(r *http.Request, err error) {
 	}
 	w := Weakness{Directive: "trusted_proxies", Weakness: guest.Weakness{
 		Message: peer + " reached a limit, and its requests have " + header + ", as those of a proxy do",
-		Advice: "if it is your proxy, " + trust + " and name its header in client_ip_headers, in the global option servers:" +
+		Advice: "if it is your proxy, " + first + trust + last + ", in the global option servers:" +
 			" until then, its users share the limits of one address; otherwise ignore this",
 	}}
 	seen := 0
@@ -158,6 +158,10 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	if notices == nil {
 		notices = app.Notices
 	}
+	methods := "configure sms, or mail and recovery link"
+	if e.Recovery.Methods != nil { // the methods are not the default ones
+		methods = "name PHONE or MAIL in methods of recovery"
+	}
 	free := policy.Unlimited(app, &c.Policy)
 	beyond := slices.Compact(slices.Sorted(slices.Values(slices.Concat(app.Insecure, c.Insecure))))
 	for _, w := range []struct {
@@ -183,7 +187,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 			slices.Contains(e.Recovery.Methods, tenant.ByQuestion), "recovery methods",
 			"QUESTION is among them: answers can be guessed or found out, and NIST SP 800-63B-4, section 3.1.1.2, forbids questions", "leave QUESTION out",
 		},
-		{len(e.Recovery.Methods) == 0, "recovery", "no method is possible: users who forget their password need an operator", "configure sms, or mail and recovery link"},
+		{len(e.Recovery.Methods) == 0, "recovery", "no method is possible: users who forget their password need an operator", methods},
 		{policy.TokenIsLogged(e.Recovery.Link), "recovery link", "the token is not in the fragment, so the logs of servers hold it", "put {token} behind #"},
 		{
 			e.Devices.For == 0 && slices.Contains(notices, message.NoticeName(message.NoticeNewDevice)), "notices",

@@ -17,14 +17,15 @@ func TestAProxyThatIsNotTrustedIsNamed(t *testing.T) {
 	t.Parallel()
 	need(t, "promtool", "jq")
 	const warning = "127.0.0.1 reached a limit, and its requests have "
-	for name, servers := range map[string]string{
-		"X-Forwarded-For": "",
-		"Forwarded":       "trusted_proxies static 127.0.0.1/32", // a header that Caddy does not read
+	for name, test := range map[string]struct{ client, servers, advice string }{
+		"X-Forwarded-For": {"%s", "", "list it in trusted_proxies and name"},
+		"Forwarded":       {"for=%s", "trusted_proxies static 127.0.0.1/32", "let it send X-Forwarded-For, since Caddy can't read Forwarded, and list it in trusted_proxies"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := siteConfig{audit: true, company: "captcha off\n" + account("alice", ""), global: "limits {\nlogins_per_address 4/1h\n}", servers: servers}
+			c := siteConfig{audit: true, company: "captcha off\n" + account("alice", ""), global: "limits {\nlogins_per_address 4/1h\n}", servers: test.servers}
 			s := startSite(t, c)
+			client := func(i int) string { return fmt.Sprintf(test.client, fmt.Sprint("198.51.100.", i)) }
 			login := func(header, client string) answer {
 				r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword})
 				if header != "" {
@@ -34,16 +35,16 @@ func TestAProxyThatIsNotTrustedIsNamed(t *testing.T) {
 			}
 			before := s.scrape()
 			for i := range 4 {
-				login(name, fmt.Sprint("198.51.100.", i)).wantState(record.Authorized)
+				login(name, client(i)).wantState(record.Authorized)
 			}
 			login("", "").want(wire.ErrRestricted) // a client without a proxy
 			s.cli("", "doctor").want(0)
 			s.wantNoneLogged(warning)
 			for i := range 50 {
-				login(name, fmt.Sprint("198.51.100.", i)).want(wire.ErrRestricted)
+				login(name, client(i)).want(wire.ErrRestricted)
 			}
 			s.tells(warning + name)
-			s.cli("", "doctor").want(0, "warning  trusted_proxies ", warning+name, "list it in trusted_proxies and name")
+			s.cli("", "doctor").want(0, "warning  trusted_proxies ", warning+name, test.advice)
 			if n := strings.Count(s.log(), warning); n != 1 {
 				t.Errorf("the log has %d warnings", n)
 			}
@@ -51,11 +52,9 @@ func TestAProxyThatIsNotTrustedIsNamed(t *testing.T) {
 				wantAlerts(t, before, s.scrape(), "MnemogateLoginsRefused", "MnemogateUsersLimited")
 				s.runConsoles(strings.ReplaceAll(section(t, "docs/runbook.md", refusedTogether), "10.0.0.5", "127.0.0.1"), regexp.MustCompile(`^$`))
 			}
-			c.servers = "trusted_proxies static 127.0.0.1/32\nclient_ip_headers " + name
+			c.servers = "trusted_proxies static 127.0.0.1/32\nclient_ip_headers X-Forwarded-For"
 			must(t, s.reload(c))
-			if name == "X-Forwarded-For" {
-				login(name, "198.51.100.1").wantState(record.Authorized)
-			}
+			login("X-Forwarded-For", "198.51.100.1").wantState(record.Authorized)
 			if out := s.cli("", "doctor").want(0).out; strings.Contains(out, warning) {
 				t.Errorf("after the reload, doctor says\n%s", out)
 			}

@@ -65,7 +65,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"account zoe@example.com", "zeta", "nobody can log in to it", "add one of them"},
 		{"limits", "acme", "unlimited: logins_per_address, sms_per_address", "as high as your users need"},
 		{"limits", "umbrella", "unlimited: sms_per_address", "as high as your users need"},
-		{"recovery", "zeta", "no method is possible", "configure sms"},
+		{"recovery", "zeta", "no method is possible", "name PHONE or MAIL"},
 		{"notices", "zeta", "new_device is never sent", "add devices 90d"},
 		{"api_key", "umbrella", "anyone may call the auth routes", "set one"},
 		{"captcha", "umbrella", "only rate limits and locks slow down programs that guess", "choose turnstile"},
@@ -128,6 +128,8 @@ func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 	for _, want := range []string{
 		"acme: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 2, at ",
 		"umbrella: second_factor accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: 1, at ",
+		"--status active --company umbrella' lists them, with those that need no second factor",
+		"one without a password needs a phone",
 	} {
 		if !strings.Contains(doctor, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, doctor)
@@ -137,7 +139,7 @@ func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 		t.Error("a company is said to have left that has not")
 	}
 	must(t, s.reload(siteConfig{company: acme}))
-	if doctor := ask(); !strings.Contains(doctor, "umbrella: company it has accounts and is not configured: nobody can log in to them") {
+	if doctor := ask(); !strings.Contains(doctor, "umbrella: company it has accounts and is not configured: nobody can log in to them") || !strings.Contains(doctor, "company rename umbrella <new code>") {
 		t.Errorf("doctor does not say that umbrella is gone:\n%s", doctor)
 	}
 	s.eventually("a warning of the company that left", func() bool {
