@@ -50,7 +50,9 @@ func (c *Call) importLines() error {
 	if err != nil {
 		return err
 	}
-	body := bodies.Streamed(c.W, c.Request, importStall)
+	lasting, stop := c.lasting()
+	defer stop()
+	body := untilDone{lasting, bodies.Streamed(c.W, c.Request, importStall)}
 	_ = http.NewResponseController(c.W).EnableFullDuplex() // HTTP/2 does not need it
 	c.W.Header().Set("Content-Type", "application/x-ndjson")
 	c.W.Header().Set("Cache-Control", "no-store")
@@ -69,6 +71,32 @@ func (c *Call) importLines() error {
 	}
 	_ = api.WriteLine(i.out, counts) // the client may be gone
 	return nil
+}
+
+// errReplaced ends imports and exports that began before a reload.
+var errReplaced = &Error{Status: http.StatusServiceUnavailable, Message: "the configuration was replaced 30 seconds ago"}
+
+// lasting returns a context for an import or export. After a reload, it ends as soon as any
+// other request that began before: the new configuration may lack the key, its right or the
+// company.
+func (c *Call) lasting() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(c.Context())
+	forget := c.App.OnReplaced(func() { time.AfterFunc(timeout, func() { cancel(errReplaced) }) })
+	return ctx, func() { forget(); cancel(nil) }
+}
+
+// An untilDone returns nothing that comes after its context has ended.
+type untilDone struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return n, err
 }
 
 // An importer stores the accounts of many lines in parallel, with the same result as
@@ -355,16 +383,18 @@ func (c *Call) export() error {
 	if _, err := c.App.CheckStore(c.Context()); err != nil {
 		return err
 	}
+	lasting, stop := c.lasting()
+	defer stop()
 	after, out := "", bodies.Streaming(c.W, c.Request, importStall)
 	for {
-		ctx, cancel := context.WithTimeout(c.Context(), timeout)
+		ctx, cancel := context.WithTimeout(lasting, timeout)
 		lines, last, err := c.exportPage(ctx, after, secrets)
 		cancel()
 		if err != nil && after == "" {
 			return err
 		}
 		if err != nil {
-			c.App.Log().Warn("an export was interrupted", "company", c.admin.Company.Code, "error", err)
+			c.App.Log().Warn("an export was interrupted", "company", c.admin.Company.Code, "error", cmp.Or(context.Cause(lasting), err))
 			return ErrBroken
 		}
 		if after == "" {

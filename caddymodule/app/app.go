@@ -366,6 +366,10 @@ func (a *App) Cleanup() error {
 // replaced waits for the configs that a reload has replaced, and their messages on the way.
 var replaced sync.WaitGroup
 
+// OnReplaced calls f in the background once a reload replaces the config, unless the caller
+// calls stop before.
+func (a *App) OnReplaced(f func()) (stop func() bool) { return context.AfterFunc(a.ctx, f) }
+
 // BeginCall begins a use of the service, which may outlast the config. The caller must
 // call EndCall afterwards.
 func (a *App) BeginCall() { a.calls.Add(1) }

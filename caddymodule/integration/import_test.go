@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -396,4 +397,61 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 			t.Errorf("got %+v", counts)
 		}
 	})
+}
+
+// After a reload, an import or export that began before ends as soon as any other request. The
+// operator may have removed its key.
+func TestAReloadEndsWhatARemovedKeyBegan(t *testing.T) {
+	t.Parallel()
+	const removed = "key partner a-key-that-is-removed {\nmay import export\n}"
+	s := accountsSite(t, startSite, allKeys+"\n"+removed, siteConfig{})
+	many, long := new(strings.Builder), strings.Repeat("\U00020000", 250)
+	for i := range 5000 { // more than the buffers of a connection
+		fmt.Fprintf(many, "{\"profile_mnemocode\":\"%04d\",\"login_name\":\"%04d%s\"}\n", i, i, long)
+	}
+	if _, counts := s.importAll("", many.String()); counts.Created != 5000 {
+		t.Fatalf("got %+v", counts)
+	}
+
+	begin := func(method, path string, body io.Reader) *http.Response {
+		r := get(http.NewRequestWithContext(t.Context(), method, s.URL+"/api/acme/"+path, body))(t)
+		r.Header.Set("Authorization", "Bearer a-key-that-is-removed")
+		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := new(net.Dialer).DialContext(ctx, network, address)
+			if err == nil {
+				err = conn.(*net.TCPConn).SetReadBuffer(64 << 10)
+			}
+			return conn, err
+		}
+		transport := &http.Transport{DialContext: dial}
+		t.Cleanup(transport.CloseIdleConnections)
+		return get(transport.RoundTrip(r))(t)
+	}
+	lines, feed := io.Pipe()
+	defer feed.Close()
+	go func() { // the answer begins with a failure
+		_, _ = io.WriteString(feed, "nonsense\n"+strings.Repeat("nonsense\n", 1000))
+	}()
+	imports := begin("POST", "import", lines)
+	defer imports.Body.Close()
+	exports := begin("GET", "export", nil)
+	defer exports.Body.Close()
+
+	s.config = strings.Replace(s.config, removed, "", 1)
+	must(t, s.load())
+	_ = get(io.WriteString(feed, importLine(1)+"\n"))(t)
+	for began := time.Now(); time.Since(began) < 32*time.Second; time.Sleep(time.Second) {
+		if _, err := io.WriteString(feed, "\n"); err != nil {
+			break
+		}
+	}
+	_, _ = io.WriteString(feed, importLine(2)+"\n")
+	_ = feed.Close()
+	const want = `"created":1,"updated":0,"skipped":0,"failed":1001,`
+	if got := string(get(io.ReadAll(imports.Body))(t)); !strings.Contains(got, want) || !strings.Contains(got, "the configuration was replaced") {
+		t.Errorf("the import answers %.300s … %s", got, got[max(0, len(got)-300):])
+	}
+	if n, err := io.Copy(io.Discard, exports.Body); err == nil {
+		t.Errorf("the whole export came, with %d bytes", n)
+	}
 }
