@@ -76,9 +76,12 @@ func TestALoginNameOfDigitsComesFirst(t *testing.T) {
 		const name = "860012345" // reads as the phone of the harness's account
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "digits", LoginName: name}, Password: "the password of digits"})
 		b.company.PhoneRegion = "LT"
-		for _, typed := range []string{name, " 860012345 "} {
+		for _, typed := range []string{name, " 860012345 ", "\u200e" + name, "8600\u00ad12345\ufeff"} {
 			if reply := b.must("auth/checkcredentials", "", object{"login_id": typed, "password": "the password of digits"}); reply.ProfileMnemocode != "digits" {
 				t.Errorf("%q finds %q", typed, reply.ProfileMnemocode)
+			}
+			if a, err := b.admin().ByLoginID(t.Context(), typed); err != nil || a.Mnemocode != "digits" {
+				t.Errorf("operators find %q, %v for %q", a.Mnemocode, err, typed)
 			}
 		}
 		b.must("auth/checkcredentials", "", object{"login_id": "8 600 12345", "password": password}) // spaces: no login name

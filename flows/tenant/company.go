@@ -83,10 +83,10 @@ func (c *Company) ReadPhone(s string) string {
 }
 
 // ReadLoginID returns the normalised form of a login id. Without + and 00, a number of
-// PhoneRegion is read as that phone, although it may be a login name, too. Then folded is
-// another form that finds an account.
-func (c *Company) ReadLoginID(s string) (read, folded string) {
-	return typed.LoginID(s, c.PhoneRegion), password.Fold(s)
+// PhoneRegion is read as that phone, although it may be a login name, too. Then named is
+// that login name.
+func (c *Company) ReadLoginID(s string) (read, named string) {
+	return typed.LoginID(s, c.PhoneRegion), typed.LoginName(s)
 }
 
 // FixedCode returns the fixed code of a phone in E.164, if it has one.

@@ -80,6 +80,7 @@ var aFloat = regexp.MustCompile(`^[0-9]+\.0$`)
 // dialled returns the digits of a phone, after a + if it is international. It returns ""
 // if s has other characters than people write in phones.
 func dialled(s string) string {
+	s = plain(s)
 	if aFloat.MatchString(s) {
 		return "" // the last 0 is no digit of the phone
 	}
@@ -88,7 +89,7 @@ func dialled(s string) string {
 			return -1
 		}
 		return r
-	}, plain(s))
+	}, s)
 	if international, ok := strings.CutPrefix(s, "00"); ok {
 		s = "+" + international
 	}
@@ -112,6 +113,11 @@ func LoginID(s, region string) string {
 	if phone := Phone(s, region); phone != "" {
 		return phone
 	}
+	return LoginName(s)
+}
+
+// LoginName is LoginID for a text that is no phone, although it may read as one.
+func LoginName(s string) string {
 	s = password.Fold(unquoted(visible(s)))
 	at := strings.LastIndexByte(s, '@') + 1
 	if domain, err := domains.ToUnicode(s[at:]); at > 0 && err == nil {
