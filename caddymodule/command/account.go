@@ -327,7 +327,7 @@ has, and --locked does not find them.`,
 			for left := limit; ; header = nil {
 				query.Set("limit", strconv.Itoa(left))
 				query.Set("after", after)
-				page, err := get[api.Page](c, company+"/accounts?"+query.Encode())
+				page, err := get[api.Page](c, company+"/accounts"+api.Query(query))
 				if err != nil {
 					return err
 				}
@@ -416,7 +416,7 @@ exit status is 1 if the login would fail.`,
 			if address != "" {
 				query.Set("address", address)
 			}
-			answer, err := get[api.Findings](c, company+"/explain?"+query.Encode())
+			answer, err := get[api.Findings](c, company+"/explain"+api.Query(query))
 			if err != nil {
 				return err
 			}

@@ -401,7 +401,7 @@ func (c *cli) account(name string) (path string, a api.Account, err error) {
 		}
 	}
 	if c.by != nameIsMnemocode {
-		page, err := get[api.Page](c, company+"/accounts?login_id="+url.QueryEscape(name))
+		page, err := get[api.Page](c, company+"/accounts"+api.Query(url.Values{"login_id": {name}}))
 		if err != nil {
 			return "", a, err
 		}

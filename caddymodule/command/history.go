@@ -41,7 +41,7 @@ not in a history may be in the audit log.`, cobra.MaximumNArgs(1), func(args []s
 			return err
 		}
 		if ref != "" {
-			query = "?ref=" + url.QueryEscape(ref)
+			query = api.Query(url.Values{"ref": {ref}})
 		}
 		answer, err := get[api.History](c, path+"/history"+query)
 		if err != nil {

@@ -36,7 +36,7 @@ func (c *cli) showMessages(to string, follow bool) error {
 	}
 	header := []string{"TIME", "TYPE", "TO", "CODE OR LINK"}
 	for query := (url.Values{"to": {to}}); ; query.Set("wait", "20s") {
-		answer, err := get[api.Messages](c, company+"/messages?"+query.Encode())
+		answer, err := get[api.Messages](c, company+"/messages"+api.Query(query))
 		if err != nil {
 			return err
 		}

@@ -66,6 +66,17 @@ func (o outcome) want(exit int, parts ...string) outcome {
 	return o
 }
 
+// A login name may have a space where another account's email has a plus.
+func TestCommandsTakeASpaceForASpace(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: "sms capture\n" + "account plus {\nemail anna+maria@example.com\n}\naccount space {\nlogin \"anna maria@example.com\"\n}\n"})
+	s.cli("", "account", "show", "anna maria@example.com").want(0, "space")
+	s.cli("", "account", "delete", "--yes", "anna maria@example.com").want(0, "space")
+	s.cli("", "account", "delete", "--yes", "anna maria@example.com").want(2)
+	s.cli("", "account", "explain", "anna maria@example.com").want(1, "no account")
+	s.cli("", "account", "show", "anna+maria@example.com").want(0, "plus")
+}
+
 // A DELETE that follows a redirect would delete something else.
 func TestCommandsFollowNoRedirects(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,10 @@ const (
 	MaxAccount = 64 << 10
 )
 
+// Query encodes a query without the + for a space, which the server can take for that of a
+// phone or an email.
+func Query(query url.Values) string { return "?" + strings.ReplaceAll(query.Encode(), "+", "%20") }
+
 // PathEscape is url.PathEscape, but also escapes a segment of one or two dots. Otherwise
 // it would be removed when the path is cleaned, and the path would name something else.
 func PathEscape(segment string) string {
