@@ -17,7 +17,7 @@ const atMost = 1000
 
 // A Message is one that was not sent.
 type Message struct {
-	Number int64 // grows, also from one process to the next
+	Number int64 // grows for each company, also from one process to the next
 	Time   time.Time
 	message.Message
 }
@@ -25,7 +25,8 @@ type Message struct {
 var (
 	mu       sync.Mutex
 	kept     = map[string][]Message{} // by company, the oldest first
-	last     = time.Now().UnixMicro() // the number that was given last
+	last     = map[string]int64{}     // the number that a company's newest message has
+	first    = time.Now().UnixMicro() // numbers are above it
 	captured = make(chan struct{})    // closed when the next message comes
 )
 
@@ -45,8 +46,8 @@ func Of(sender message.Sender) bool {
 func Keep(m message.Message) {
 	mu.Lock()
 	defer mu.Unlock()
-	last++
-	of := append(kept[m.Company], Message{last, time.Now(), m})
+	last[m.Company] = max(last[m.Company], first) + 1
+	of := append(kept[m.Company], Message{last[m.Company], time.Now(), m})
 	kept[m.Company] = of[max(0, len(of)-atMost):]
 	close(captured)
 	captured = make(chan struct{})
