@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -331,5 +333,99 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 	a, err := b.admin().ByMnemocode(t.Context(), mnemocode)
 	if err != nil || len(a.LoginName) != 20 || a.SecondFactor || a.Generation != 21 {
 		t.Errorf("got login name %q, second factor %v, generation %d, %v", a.LoginName, a.SecondFactor, a.Generation, err)
+	}
+}
+
+// Each operation tells the audit log and the history who made it, even if it ends no session,
+// or can't be finished yet.
+func TestOperationsNameTheirActor(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(*harness)
+		do      func(*manage.Admin) error
+		want    record.Event // with the actor and address of the operator
+	}{
+		"an account without sessions": {
+			do:   func(ad *manage.Admin) error { return ad.EndSessions(t.Context(), mnemocode) },
+			want: record.Event{Name: record.AllSessionsEnded, Mnemocode: mnemocode, Reason: record.EndedByAdmin},
+		},
+		"an account later": {
+			prepare: func(b *harness) { b.fails("End").Store(true) },
+			do:      func(ad *manage.Admin) error { return ad.EndSessions(t.Context(), mnemocode) },
+			want:    record.Event{Name: record.AllSessionsEnded, Mnemocode: mnemocode, Reason: record.EndedByAdmin},
+		},
+		"a company": {
+			do:   func(ad *manage.Admin) error { return ad.EndAllSessions(t.Context()) },
+			want: record.Event{Name: record.AllSessionsEnded, Reason: record.EndedByAdmin},
+		},
+		"a company later": {
+			prepare: func(b *harness) { b.fails("End").Store(true) },
+			do:      func(ad *manage.Admin) error { return ad.EndAllSessions(t.Context()) },
+			want:    record.Event{Name: record.AllSessionsEnded, Reason: record.EndedByAdmin},
+		},
+		"a wrong code for a contact": {
+			do: func(ad *manage.Admin) error {
+				sent, err := ad.SendContact(t.Context(), record.Email, "new@example.com", "", "")
+				must(t, err)
+				_, _, _, err = ad.ConfirmContact(t.Context(), sent.Token, "00000000")
+				return err
+			},
+			want: record.Event{Name: record.AccountChangeFailed, Route: "contacts/confirm", Result: wire.ErrOTPInvalid.Code, Reason: record.Email.Name},
+		},
+		"a code of another token": {
+			do: func(ad *manage.Admin) error {
+				_, _, _, err := ad.ConfirmContact(t.Context(), "x", "00000000")
+				return err
+			},
+			want: record.Event{Name: record.AccountChangeFailed, Route: "contacts/confirm", Result: wire.ErrOTPInvalid.Code},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			if test.prepare != nil {
+				test.prepare(b)
+			}
+			ad, all := b.admin(), b.record()
+			ad.Actor = "backend"
+			failed := test.want.Name == record.AccountChangeFailed || test.prepare != nil
+			if err := test.do(ad); (err != nil) != failed {
+				t.Fatalf("got %v", err)
+			}
+			got := named(all(), test.want.Name)
+			if len(got) != 1 {
+				t.Fatalf("got %+v", got)
+			}
+			checkEvent(t, got[0])
+			test.want.Company, test.want.Actor, test.want.Address = code, ad.Actor, ad.Address
+			if !maps.Equal(fieldsOf(got[0]), fieldsOf(test.want)) {
+				t.Errorf("got %+v", got[0])
+			}
+		})
+	}
+}
+
+// The person that acts as a user has a name that can be read, and that nobody else has in a history.
+func TestTheActorOfATokenHasAName(t *testing.T) {
+	b := newHarness(t)
+	b.company.IssuedTokens = tenant.IssuedTokens{Lifetime: tenant.Duration(time.Hour), Acting: tenant.Duration(time.Hour), PerAccount: 9}
+	issue := func(name, actor, reason string) (*record.IssuedToken, error) {
+		_, issued, err := b.admin().IssueToken(t.Context(), mnemocode, manage.TokenWish{Name: name, Actor: actor, Reason: reason, Paths: []string{"/*"}, Methods: []string{"GET"}})
+		return issued, err
+	}
+	for field, cases := range map[string][][3]string{
+		"name":   {{" ", "anna", "ticket"}, {"\u200b", "", ""}},
+		"actor":  {{"x", " ", "ticket"}, {"x", " ", " "}, {"x", "\u200b", "ticket"}, {"x", record.ActorUser, "ticket"}, {"x", "The\u200b User ", "ticket"}, {"x", record.ActorAdmin, "ticket"}},
+		"reason": {{"x", "anna", " "}, {"x", "anna", "\u2060"}},
+	} {
+		for _, c := range cases {
+			_, err := issue(c[0], c[1], c[2])
+			if wrong, ok := errors.AsType[*manage.FieldError](err); !ok || wrong.Field != field {
+				t.Errorf("%q: got %v", c, err)
+			}
+		}
+	}
+	issued, err := issue("", " anna ", " ticket ")
+	must(t, err)
+	if issued.Name != "anna" || issued.Actor != "anna" || issued.Reason != "ticket" {
+		t.Errorf("got %+v", issued)
 	}
 }

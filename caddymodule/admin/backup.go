@@ -26,6 +26,7 @@ func backup(c *accounts.Call) error {
 	began, size := time.Now(), int64(0)
 	err := c.App.Backup(c.Context(), func(n int64) io.Writer {
 		size = n
+		c.Service.Emit(c.Context(), record.Event{Name: record.StoreBackedUp, Address: c.Address, Actor: record.ActorAdmin})
 		header := c.W.Header()
 		header.Set("Content-Type", "application/vnd.sqlite3")
 		header.Set("Content-Length", strconv.FormatInt(n, 10))

@@ -79,6 +79,8 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	s.tells("a backup was taken")
+	s.audits(3, `"msg":"mnemogate.store.backed_up",`)
+	s.tells(`"actor":"admin endpoint"}`)
 	if s.scrape()["mnemogate_last_backup_timestamp_seconds"] < 1e9 {
 		t.Error("the metrics do not tell of the backup")
 	}

@@ -179,6 +179,7 @@ func (s *site) usersManageTheirPasskeys(t *testing.T) {
 	}
 
 	s.me("PATCH", "passkeys/"+id, token, fields{"name": " Old phone "}).wantStatus(200)
+	s.audits(1, `"actor":"the user","reason":"passkeys"`)
 	s.me("PATCH", "passkeys/AAAA", token, fields{"name": "x"}).want(wire.ErrNoRoute)
 	for _, bad := range []fields{{}, {"name": ""}, {"name": strings.Repeat("x", 65)}, {"name": "a\nb"}} {
 		s.me("PATCH", "passkeys/"+id, token, bad).want(wire.ErrValidation)

@@ -117,6 +117,11 @@ func (ad *Admin) ConfirmContact(ctx context.Context, token, code string) (contac
 	}
 	if err != nil {
 		at.GiveBack(ctx, err)
+		if err == ErrContactCode { // it may be a guess
+			wrong := ad.event(record.AccountChangeFailed, record.Account{})
+			wrong.Route, wrong.Result, wrong.Reason = "contacts/confirm", wire.ErrOTPInvalid.Code, known.Name
+			ad.emit(ctx, wrong)
+		}
 		return contact, "", "", err
 	}
 	ad.emit(ctx, ad.contactEvent(record.ContactCodeUsed, contactOf(known), known.Value, record.Account{}))

@@ -243,7 +243,13 @@ func (ad *Admin) RenamePasskey(ctx context.Context, mnemocode, id, name string) 
 	if errors.Is(err, record.ErrNotFound) {
 		return ErrNoPasskey
 	}
-	return adminError("renaming the passkey", err)
+	if err != nil {
+		return adminError("renaming the passkey", err)
+	}
+	renamed := ad.event(record.AccountChanged, a)
+	renamed.Reason = "passkeys"
+	ad.emit(ctx, renamed)
+	return nil
 }
 
 // RemovePasskey removes the passkey with this Passkey.ID. It may be on a lost device, so

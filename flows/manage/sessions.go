@@ -54,7 +54,7 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
-	return ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation}, record.EndedByAdmin)
+	return ad.revokeAll(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation}, a)
 }
 
 // EndAllSessions revokes all sessions of the company, including pending steps and
@@ -64,7 +64,19 @@ func (ad *Admin) EndAllSessions(ctx context.Context) error {
 	if err != nil {
 		return adminError("ending the company's sessions", err)
 	}
-	return ad.revoke(ctx, e, record.EndedByAdmin)
+	return ad.revokeAll(ctx, e, record.Account{})
+}
+
+// revokeAll revokes the sessions that the operator ends, of an account or of the company. Its
+// event also stands for what is no session, such as issued tokens, and for what a store does
+// not revoke until later.
+func (ad *Admin) revokeAll(ctx context.Context, e record.Revocation, a record.Account) error {
+	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
+	err := ad.revoke(ctx, e, record.EndedByAdmin)
+	ended := ad.event(record.AllSessionsEnded, a)
+	ended.Reason = record.EndedByAdmin
+	ad.emit(ctx, ended)
+	return err
 }
 
 // revoke revokes the sessions of a change that is stored. It returns

@@ -13,6 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // A TokenWish is what an issued token is for. The caller has checked Paths.
@@ -33,10 +34,21 @@ const (
 
 // check refuses a wish that can't be fulfilled. longest is the longest life.
 func (w *TokenWish) check(longest time.Duration) error {
-	for _, f := range [][2]string{{"name", w.Name}, {"actor", w.Actor}, {"reason", w.Reason}} {
-		if field, text := f[0], f[1]; !utf8.ValidString(text) || utf8.RuneCountInString(text) > maxTokenText || strings.ContainsFunc(text, unicode.IsControl) {
-			return &FieldError{field, fmt.Sprintf("it must have at most %d characters, in UTF-8 and without control characters", maxTokenText)}
+	for _, f := range []struct {
+		field string
+		text  *string
+	}{{"name", &w.Name}, {"actor", &w.Actor}, {"reason", &w.Reason}} {
+		text := *f.text
+		if !utf8.ValidString(text) || utf8.RuneCountInString(text) > maxTokenText || strings.ContainsFunc(text, unicode.IsControl) {
+			return &FieldError{f.field, fmt.Sprintf("it must have at most %d characters, in UTF-8 and without control characters", maxTokenText)}
 		}
+		if text != "" && typed.LoginID(text, "") == "" {
+			return &FieldError{f.field, "it has no visible characters"}
+		}
+		*f.text = strings.TrimSpace(text)
+	}
+	if actor := typed.LoginID(w.Actor, ""); actor == record.ActorUser || actor == record.ActorAdmin {
+		return &FieldError{"actor", "the history gives this name to others; write who acts as the user"}
 	}
 	w.Name = cmp.Or(w.Name, w.Actor)
 	for _, method := range w.Methods {

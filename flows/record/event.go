@@ -131,6 +131,7 @@ const (
 	CompanyKeyRotated = companyPrefix + "signing_key"
 
 	AccountsExported = EventPrefix + "accounts.exported"
+	StoreBackedUp    = EventPrefix + "store.backed_up"
 	StoreRekeyed     = EventPrefix + "store.rekeyed"
 
 	IdentityBound = AccountPrefix + "identity_bound"
@@ -227,7 +228,7 @@ func eventKinds() []EventKind {
 		{LimitSMSUnlisted, "`sms_countries` refused an SMS; once per day and node", attempt},
 		{SessionEnded, "a session or recovery link was revoked; reason: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
 			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedByLimit + "` (`sessions_per_account`), `" + EndedLate + "` (what a crash left over)", ended},
-		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
+		{AllSessionsEnded, "all sessions of the company or, with a mnemocode, of the account were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", admin},
 		{SessionMoved, "a cookie replaced a token", client},
 		{SessionRaised, "a user gave another factor, named as in [auth_methods](backends.md#the-user-and-the-session)", slices.Concat(client, []string{"factor"})},
 		{RequestRefused, "a path needs more than the user's session; route is the pattern in `role`, `mfa` or `fresh`; once a minute for each user, reason, pattern and node",
@@ -244,13 +245,14 @@ func eventKinds() []EventKind {
 		{AccountDeviceRemembered, named, attempt},
 		{WelcomeUsed, named, slices.Concat(client, []string{"route", "ref"})},
 		{StoreRekeyed, named, []string{"address", "actor"}},
+		{StoreBackedUp, "a backup of the store began", []string{"address", "actor"}},
 		{AccountTOTP, "a secret for an authenticator app was shown", admin},
 		{AccountTokenIssued, "a token was issued; reason is its id or, if somebody acts as the user, who and why", admin},
 		{AccountTokenRemoved, "a token was removed; reason is its id", admin},
 		{AccountPasskeyCopied, "a passkey was refused that may be a copy: its sign count went back", slices.Concat(client, []string{"route", "ref"})},
 		{AccountPasskeyChanged, "a passkey was refused because it could be backed up and now can't, or the reverse", slices.Concat(client, []string{"route", "ref"})},
 		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", slices.Concat(admin, []string{"ref"})},
-		{AccountChangeFailed, "another change by a user (`self_service`) failed; result is the error_code",
+		{AccountChangeFailed, "another change by a user (`self_service`), or a code of `contacts/confirm`, failed; result is the error_code",
 			[]string{"company", "mnemocode", "session", "address", "actor", "route", "result", "reason", "ref"}},
 		{ContactCodeSent, "a code for the phone or email in reason was sent, or was correct", slices.Concat(admin, []string{"country", "gateway"})},
 		{ContactCodeUsed, "a code for the phone or email in reason was sent, or was correct", slices.Concat(admin, []string{"country"})},

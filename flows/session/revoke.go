@@ -53,8 +53,8 @@ type Revoker struct {
 
 // RevokeAll revokes the sessions of older session generations of an account or a
 // company. The session that it spares gets the account's present values. RevokeAll emits
-// an event for each session of an account, or one for a company. The events are copies of
-// by, which says who revoked the sessions and why. If RevokeAll fails, Run retries until
+// an event for each session of an account, and one for a company if it is late. The events
+// are copies of by, which says who revoked the sessions and why. If RevokeAll fails, Run retries until
 // it succeeds.
 func (r *Revoker) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish its revocation
@@ -111,10 +111,13 @@ func (r *Revoker) refresh(ctx context.Context, e record.Revocation) error {
 }
 
 // revocationEvents returns the events of the sessions that RevokeAll is about to revoke,
-// or one event for a company. It fails if the sessions can't be listed.
+// or of a company if they are late. It fails if the sessions can't be listed.
 func (r *Revoker) revocationEvents(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
 	if r.Observe == nil {
 		return nil, nil
+	}
+	if e.Account == 0 && by.Reason != record.EndedLate {
+		return nil, nil // who revoked them emits one
 	}
 	if e.Account == 0 {
 		by.Name, by.Company = record.AllSessionsEnded, e.Company
