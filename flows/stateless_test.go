@@ -60,6 +60,19 @@ func TestLogoutsOfLoginsAreCounted(t *testing.T) {
 	b.must("auth/logout", recovery, nil)
 }
 
+// Of the logins and recoveries of an account, a hundred wait in each state.
+func TestOneWaitingSessionTooManyEndsTheOldest(t *testing.T) {
+	b := newHarness(t)
+	b.company.Captcha = nil
+	var tokens []string
+	for range 101 {
+		b.clock.advance(time.Second)
+		tokens = append(tokens, b.sessionIn(record.RecoveryQuestion))
+	}
+	b.wantLive(tokens[0], wire.ErrTokenInvalid)
+	b.must("auth/recovery/checkquestion", tokens[1], b.goodBody("auth/recovery/checkquestion"))
+}
+
 // An account may have a limited number of authorized sessions. One more revokes the
 // oldest, whichever way the user logged in.
 func TestOneSessionTooManyEndsTheOldest(t *testing.T) {

@@ -66,6 +66,14 @@ func TestTwoSecretsOverlap(t *testing.T) {
 			}
 			return func(k *Keys) bool { _, ok := k.OpenPasskeyChallenge("acme", 1, handle, token, begins); return ok }
 		},
+		"contact": func(k *Keys) func(*Keys) bool {
+			token := k.SealContact("owner", Contact{Expires: later})
+			return func(k *Keys) bool { _, ok := k.OpenContact("owner", token, begins); return ok }
+		},
+		"step-up": func(k *Keys) func(*Keys) bool {
+			token := k.NewStepUp(StepUp{Company: "acme", Session: "id"}, later)
+			return func(k *Keys) bool { _, ok := k.OpenStepUp("acme", "id", token, begins); return ok }
+		},
 		"code": func(k *Keys) func(*Keys) bool {
 			hash := k.HashCode("token", record.CheckOTP, "+37060000001", "123456")
 			return func(k *Keys) bool { return k.IsCode(hash, "token", record.CheckOTP, "+37060000001", "123456") }
