@@ -295,6 +295,19 @@ func TestWebhookSaysWhatMayBeSentAgain(t *testing.T) {
 	}
 }
 
+// A number in an answer is shown also if it is part of the request's time, as of a phone it can
+// be.
+func TestWebhookShowsNumbersOfTheTime(t *testing.T) {
+	gateway := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprintf(w, "no way to +37%s", r.Header.Get("webhook-timestamp"))
+	}))
+	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secrets: []string{"x"}}})
+	if err := w.Send(t.Context(), guesttest.SMS); !strings.Contains(err.Error(), "no way to +37") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // The error of a gateway names its cause and the next step, in one readable line.
 func TestWebhookErrorsNameTheirCause(t *testing.T) {
 	listen := func(config *tls.Config, answer string) string {

@@ -318,7 +318,9 @@ func (w *webhook) post(ctx context.Context, notice bool, id string, body []byte)
 	if taken && trial == nil {
 		return nil
 	}
-	sent := append(slices.Concat(slices.Collect(maps.Values(resp.Request.Header))...), resp.Request.URL.String())
+	header := resp.Request.Header.Clone()
+	header.Del("Webhook-Timestamp") // digits that the answer may well have in a phone
+	sent := append(slices.Concat(slices.Collect(maps.Values(header))...), resp.Request.URL.String())
 	sent = append(sent, w.Secrets...)
 	if trial == nil {
 		sent = append(sent, string(body))
