@@ -73,31 +73,6 @@ func TestOneWaitingSessionTooManyEndsTheOldest(t *testing.T) {
 	b.must("auth/recovery/checkquestion", tokens[1], b.goodBody("auth/recovery/checkquestion"))
 }
 
-// An account may have a limited number of authorized sessions. One more revokes the
-// oldest, whichever way the user logged in.
-func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
-	b := newHarness(t)
-	b.company.Limits.SessionsPerAccount = 2
-	memory, _ := b.remembering(1000)
-	var tokens []string
-	for range 3 {
-		b.clock.advance(time.Second)
-		tokens = append(tokens, b.sessionIn(record.Authorized))
-		b.wantLive(tokens[len(tokens)-1], nil)
-	}
-	if memory.Len() != 3 {
-		t.Fatalf("%d sessions are remembered", memory.Len())
-	}
-	memory.Flush() // a store without a feed does not notify it
-	b.wantLive(tokens[0], wire.ErrTokenInvalid)
-	b.wantLive(tokens[1], nil)
-	b.clock.advance(time.Second)
-	b.must("auth/oauth", "", b.goodBody("auth/oauth"))
-	b.wantLive(tokens[2], nil)
-	memory.Flush()
-	b.wantLive(tokens[1], wire.ErrTokenInvalid)
-}
-
 // A revocation that fails must not block the others.
 func TestAStuckRevocationHoldsUpNoOther(t *testing.T) {
 	b := newHarness(t)
