@@ -173,38 +173,6 @@ func TestWrongAnswersAreCounted(t *testing.T) {
 	b.must("auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": answer})
 }
 
-func TestRecoveryMethods(t *testing.T) {
-	const phone, mail, question = tenant.ByPhone, tenant.ByMail, tenant.ByQuestion
-	for _, c := range []struct {
-		allowed []tenant.Method
-		wanted  string
-		account func(*record.Account)
-		want    tenant.Method
-		fails   *wire.Error
-	}{
-		{[]tenant.Method{question, mail, phone}, "", func(*record.Account) {}, question, nil},
-		{[]tenant.Method{phone, mail}, "", func(a *record.Account) { a.Phone = "" }, mail, nil},
-		{[]tenant.Method{phone, mail}, "", func(a *record.Account) { a.Phone = "+37120000045" }, mail, nil}, // gets no SMS
-		{[]tenant.Method{mail, phone}, "", func(a *record.Account) { a.Phone, a.Email = "", "" }, "", wire.ErrEmailNotSet},
-		{nil, "", func(*record.Account) {}, "", wire.ErrMethodRestricted},
-		{nil, "PHONE", func(*record.Account) {}, "", wire.ErrMethodRestricted},
-		{[]tenant.Method{phone, mail}, "QUESTION", func(*record.Account) {}, "", wire.ErrMethodRestricted},
-		{[]tenant.Method{phone, mail}, "PHONE", func(a *record.Account) { a.Phone = "" }, "", wire.ErrPhoneNotSet},
-		{[]tenant.Method{phone}, "phone", func(*record.Account) {}, "", wire.ErrValidation},
-	} {
-		b := newHarness(t)
-		b.company.Recovery.Methods = c.allowed
-		b.company.Limits.SMSCountries = []string{"+370"}
-		b.update(true, func(a *record.Account) { a.LoginName = "alice"; c.account(a) })
-		reply, err := b.serve("auth/recovery/recover", "", recovery(object{"login_id": "alice", "method": c.wanted}))
-		if c.fails != nil {
-			wantError(t, err, c.fails)
-		} else if err != nil || reply.Verification != c.want {
-			t.Errorf("%v: got %s, %v", c.allowed, reply.Verification, err)
-		}
-	}
-}
-
 // If nothing but an operator can help, the message does not say that another method may.
 func TestARecoveryThatIsNotPossibleSaysSo(t *testing.T) {
 	for _, hardened := range []bool{false, true} {
