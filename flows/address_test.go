@@ -6,62 +6,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// limited returns an address that has reached its limit of failures.
-func (b *harness) limited() string {
-	b.t.Helper()
+// An address at its limit learns of no lock and no status.
+func TestALimitedAddressLearnsNothing(t *testing.T) {
+	b := harnessWithCodes(t)
 	const address = "203.0.113.7"
 	for range b.company.Limits.FailuresPerAddress.N {
 		_, err := b.serveAs(code, address, "auth/login", "", object{"login_id": "nobody@example.com"})
-		wantError(b.t, err, wire.ErrLoginIDNotFound)
+		wantError(t, err, wire.ErrLoginIDNotFound)
 	}
-	return address
-}
-
-// An address at its limit learns nothing else, even if the request has other faults.
-func TestALimitedAddressLearnsNothing(t *testing.T) {
-	b := harnessWithCodes(t)
-	address := b.limited()
-	refused := func(what, path, token string, body object) {
+	refused := func(what string) {
 		t.Helper()
-		sent := b.sms.count()
-		_, err := b.serveAs(code, address, path, token, body)
-		wantError(t, err, wire.ErrRestricted)
-		if got, want := refusal(err).RetryAfter, b.company.Limits.FailuresPerAddress.Per; got != want {
-			t.Errorf("%s: got Retry-After %v, want the address's, %v", what, got, want)
-		}
-		if b.sms.count() > sent {
-			t.Errorf("%s: an SMS was sent", what)
+		_, err := b.serveAs(code, address, "auth/login", "", object{"login_id": email})
+		if reason := refusal(err).Reason; reason != "limit.address" {
+			t.Errorf("%s: got %v, %q", what, err, reason)
 		}
 	}
-	login := object{"login_id": email}
-	refused("good", "auth/login", "", login)
-	refused("unknown", "auth/login", "", object{"login_id": "nobody@example.com"})
-	b.company.Hardened = true
-	refused("decoy", "auth/login", "", object{"login_id": "nobody@example.com"})
-	b.company.Hardened = false
-
-	token, otp := b.awaiting()
-	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
-	refused("right code without the disclaimers", "auth/checkotp", token, object{"otp": otp})
-	b.company.Disclaimers = nil
-	refused("wrong code", "auth/checkotp", token, object{"otp": wrongCode(otp)})
-	refused("right code", "auth/checkotp", token, object{"otp": otp})
-	refused("right backup code", "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
-	b.must("auth/checkotp", token, object{"otp": otp}) // from another address: the refusals did not use the code up
-
-	for range b.company.Limits.WrongCodes.N {
-		token, otp := b.awaiting()
-		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(otp)})
-	}
-	refused("codes are locked", "auth/login", "", login)
 	for status := range statuses {
 		b.status(status)
-		refused("account is "+string(status), "auth/login", "", login)
+		refused("account is " + string(status))
 	}
+	b.status(record.StatusActive)
+	b.counted(record.WrongCodes, b.company.Limits.WrongCodes.N)
+	refused("codes are locked")
 }
 
 // slash64 returns an address in the i-th /64 of a /48 of IPv6.
