@@ -28,41 +28,6 @@ func (b *harness) fail(n int, loginID string) {
 	}
 }
 
-// Attempts during a lock do not extend it. It locks the password alone.
-func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
-	b := newHarness(t)
-	lockFor := time.Duration(b.company.Limits.LockFor)
-	b.fail(b.company.Limits.LockAfter, phone)
-	b.clock.advance(5 * time.Minute)
-	_, err := b.serve("auth/checkcredentials", "", credentials(nil))
-	if wantError(t, err, wire.ErrRestricted); refusal(err).RetryAfter != lockFor-5*time.Minute {
-		t.Errorf("got Retry-After %v", refusal(err).RetryAfter)
-	}
-	b.must("auth/oauth", "", b.goodBody("auth/oauth")) // needs no password
-	b.clock.advance(lockFor - 5*time.Minute - time.Microsecond)
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.clock.advance(time.Microsecond)
-	b.must("auth/checkcredentials", "", credentials(nil))
-}
-
-// Recovery by phone and by mail works during a lock, and ends it.
-func TestARecoveryEndsTheLock(t *testing.T) {
-	for _, method := range []string{"PHONE", "MAIL"} {
-		b := newHarness(t)
-		b.fail(b.company.Limits.LockAfter, phone)
-		b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-		var token string
-		if method == "PHONE" {
-			token = b.must("auth/recovery/recover", "", recovery(object{"method": method})).SessionToken
-			token = b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(t).Code}).SessionToken
-		} else {
-			token = b.must("auth/recovery/checklink", "", object{"token": b.mailed()}).SessionToken
-		}
-		b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
-		wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), record.Authorized)
-	}
-}
-
 func TestFailuresOfAnAddressAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name, fails, same, other string
@@ -361,43 +326,6 @@ func TestWrongCodesAreExactUnderRaces(t *testing.T) {
 	last := len(tokens) - 1
 	b.wrong(wire.ErrRestricted, "auth/checkotp", tokens[last], object{"otp": codes[last]})
 	b.wrong(wire.ErrRestricted, "auth/checkotp", tokens[last], object{"backup_code": "ABCDE23456"})
-}
-
-// Wrong codes of both kinds count per account for a day. caddymodule/integration shows that
-// nothing resets the count.
-func TestWrongCodesLockTheAccountForADay(t *testing.T) {
-	b := newHarness(t)
-	l := &b.company.Limits
-	l.SMSPerAccount, l.SMSPerPhone = tenant.Rate{N: 100, Per: time.Hour}, tenant.Rate{N: 100, Per: time.Hour}
-	b.backupCodes("ABCDE23456")
-	login := func() string { return b.must("auth/checkcredentials", "", credentials(nil)).SessionToken }
-	b.update(true, func(a *record.Account) { a.SecondFactor = true })
-	bad := func() object { return object{"otp": wrongCode(b.sms.last(t).Code)} }
-
-	recovery := b.sessionIn(record.RecoveryOTP)
-	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovery, bad()) // 1
-	token := login()
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 2
-	for range 20 {                                             // a used code is not compared, so it does not count
-		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad())
-	}
-	for range 8 {
-		b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 10
-	}
-	b.clock.advance(time.Minute)
-	b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
-	b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"otp": b.sms.last(t).Code})
-	b.wrong(wire.ErrRestricted, "auth/renewotp", token, nil)
-	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
-	_, err := b.serve("auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
-	wantError(t, err, wire.ErrRestricted)
-	if got, want := refusal(err).RetryAfter, 24*time.Hour-time.Minute; got != want {
-		t.Errorf("got Retry-After %v, want %v", got, want)
-	}
-	b.clock.advance(24*time.Hour - 2*time.Minute)
-	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
-	b.clock.advance(time.Minute)
-	b.must("auth/checkotp", login(), object{"backup_code": "ABCDE23456"})
 }
 
 // A right password that races with wrong ones clears the count at most once.
