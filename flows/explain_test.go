@@ -89,6 +89,7 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 		"code alone": {before: func(b *harness) { b.withoutPassword() }},
 		"code alone, no phone": {before: func(b *harness) {
 			b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
+			b.backupCodes("ABCDE23456") // they are no way to log in alone
 		}, want: "auth.user.restricted user.no_second_factor", hidden: "-"},
 	} {
 		for _, hardened := range []bool{false, true} {

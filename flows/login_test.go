@@ -10,18 +10,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-func TestLoginNeedsAPasswordOrAPhone(t *testing.T) {
-	b := newHarness(t)
-	b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
-	b.backupCodes("ABCDE23456")
-	_, err := b.serve("auth/login", "", object{"login_id": email})
-	wantError(t, err, wire.ErrUserRestricted)
-	if got := refusal(err).Reason; got != wire.NoSecondFactor {
-		t.Errorf("the reason is %q", got)
-	}
-	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": password})
-}
-
 func TestLoginUnknown(t *testing.T) {
 	b := newHarness(t)
 	for _, id := range []string{"nobody@example.com", "+37060012346", "alice", "alice@example.co", mnemocode, "00", "+"} {
