@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -13,12 +12,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -79,21 +75,6 @@ func indented(t *testing.T, raw []byte) string {
 		t.Fatalf("%v in %s", err, raw)
 	}
 	return out.String()
-}
-
-// TestConfigKeepsPlaceholders checks that the config in the admin API and the
-// autosaved config contain no secrets from the environment.
-func TestConfigKeepsPlaceholders(t *testing.T) {
-	guesttest.Environment(t)
-	raw := get(os.ReadFile("testdata/complete.caddyfiletest"))(t)
-	config, _, _ := strings.Cut(string(raw), expects)
-	adapted := get(adaptAndValidate(config))(t)
-	if n := bytes.Count(adapted, []byte("{env.MNEMOGATE_TEST_SECRET}")); n != strings.Count(config, "{env.MNEMOGATE_TEST_SECRET}") {
-		t.Errorf("%d placeholders are left in the JSON", n)
-	}
-	if bytes.Contains(adapted, []byte(guesttest.Secret)) || bytes.Contains(adapted, []byte("key-of-acme")) {
-		t.Error("the JSON holds a secret")
-	}
 }
 
 // A placeholder where none is replaced is refused. Otherwise it would be the text that
@@ -183,26 +164,3 @@ func TestRedisWithoutTLS(t *testing.T) {
 		}
 	}
 }
-
-func init() { caddy.RegisterModule(accountsGuest{}) }
-
-// accountsGuest is a third-party store that keeps no sessions and can't be reached.
-type accountsGuest struct{}
-
-func (accountsGuest) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.accounts.accounts_only", New: func() caddy.Module { return new(accountsGuest) }}
-}
-
-func (*accountsGuest) UnmarshalCaddyfile(*caddyfile.Dispenser) error { return nil }
-
-func (*accountsGuest) Key() string { return "accounts_only" }
-
-func (*accountsGuest) Store() (guest.Store, error) { return new(accountsOnly), nil }
-
-type accountsOnly struct{}
-
-func (*accountsOnly) Start(context.Context) error { return record.ErrUnreachable }
-
-func (*accountsOnly) Close() error { return nil }
-
-func (*accountsOnly) Accounts() record.Accounts { return nil }

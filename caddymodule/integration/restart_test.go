@@ -1,10 +1,7 @@
 package integration
 
 import (
-	"bytes"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -178,40 +175,6 @@ func prepare(s *site) (after []survivor) {
 		s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(record.Authorized)
 	})
 	return after
-}
-
-// caddy validate works while the server runs, and changes nothing.
-func TestValidateTouchesNothing(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people})
-	token := s.login("alice@example.com")
-	inDataDirectory := strings.Replace(s.config, "store sqlite "+s.dir+"/mnemogate.db", "store sqlite", 1)
-	if inDataDirectory == s.config {
-		t.Fatal("the config has no store line")
-	}
-	for name, config := range map[string]string{"the running config": s.config, "one in an empty directory": inDataDirectory} {
-		s.run(name, func(t *testing.T) {
-			dir := shortTempDir(t)
-			file := filepath.Join(shortTempDir(t), "Caddyfile")
-			writeFile(t, file, config)
-			cmd := s.caddy("validate", "--config", file)
-			cmd.Env = append(cmd.Env, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir, "HOME="+dir)
-			out, err := cmd.CombinedOutput()
-			if err != nil || !bytes.Contains(out, []byte("Valid configuration")) {
-				t.Errorf("%v:\n%s", err, out)
-			}
-			err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-				if !entry.IsDir() {
-					t.Errorf("it made %s", path)
-				}
-				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	s.get("/", token).wantStatus(200)
 }
 
 // One command gives all nodes a new secret, while users log in. It asks for no restart, and
