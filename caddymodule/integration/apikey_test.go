@@ -71,6 +71,9 @@ func TestAnAPIKeyThatIsUsedIsSeen(t *testing.T) {
 	}; fmt.Sprint(told) != fmt.Sprint(want) {
 		t.Errorf("the audit log has\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
 	}
+	for _, path := range []string{"/", "/globex/orders", "/globex/v2/openapi.json"} { // the page's key opens none
+		s.ask("GET", path, strings.Replace(credentials, second, string(page[1]), 1)).want(wire.ErrAPIKeyInvalid)
+	}
 }
 
 // Contract, section 2: a wrong key, two keys, another company's key and an unknown

@@ -9,12 +9,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -148,30 +146,4 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 		t.Errorf("got %s", a.Body)
 	}
 	s.run("client.js", func(t *testing.T) { theModuleIsServed(t, s) })
-}
-
-// Contract, section 13: the page's key works on each node in place of the company's
-// own key, in the places where a client looks for a session, and nowhere else.
-func TestThePagesKey(t *testing.T) {
-	t.Parallel()
-	s := startNodes(t, siteConfig{company: people, more: umbra, handler: "login_page acme\nrequire_api_key"})
-	found := regexp.MustCompile(`<meta name="mnemogate-key" content="(mgk_[A-Za-z0-9_-]{54})">`).FindSubmatch(s.ask("GET", "/acme/login", navigates).wantStatus(200).Body)
-	if found == nil {
-		t.Fatal("the page has no key")
-	}
-	key := "X-Api-Key: " + string(found[1]) + "\r\n"
-	token := s.login("alice@example.com")
-	for _, node := range s.all() {
-		ask := func(method, uri, headers string) answer { return node.ask(method, uri, headers) }
-		ask("GET", "/acme/v2/client.json", key).wantStatus(200)
-		ask("GET", "/acme/v2/session", key+bearer(token)).wantState(record.Authorized)
-		ask("GET", "/acme/v2/captcha", key).want(wire.ErrNoRoute)
-		node.postTo("acme", string(found[1]), "auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword)
-		node.postTo("umbra", string(found[1]), "auth/login", "", fields{"login_id": "zoe"}).want(wire.ErrAPIKeyInvalid)
-		ask("GET", "/umbra/v2/session", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
-		ask("GET", "/acme/v2/openapi.json", key).want(wire.ErrAPIKeyInvalid)
-		ask("GET", "/acme/x", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
-		ask("GET", "/x", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
-		ask("GET", "/x", sessionKey+bearer(token)).wantStatus(200)
-	}
 }

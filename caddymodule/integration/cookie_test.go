@@ -276,10 +276,6 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		for sent, want := range map[string]string{
 			ours:                           "",
 			"a=1; " + ours + "; b=\"2;3\"": "a=1; b=\"2;3\"",
-			ours + "; a=1":                 "a=1",
-			"a=1;" + ours:                  "a=1",
-			"a=\x80 ,;;" + ours + ";  b":   "a=\x80 ,;;  b",
-			"x" + ours + "; \t" + ours:     "x" + ours,
 		} {
 			for _, path := range []string{"/x", "/open/x"} {
 				for how, headers := range map[string]string{"by cookie": "", "by Bearer": bearer(token)} {

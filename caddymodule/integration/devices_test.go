@@ -149,24 +149,7 @@ func aStolenDeviceTokenEnds(t *testing.T, s *site) {
 		}, true},
 		{"the end of other sessions", func(token string) { s.me("DELETE", "sessions", token, nil).wantStatus(200) }, false},
 		{"the user's list", func(token string) { s.me("DELETE", "devices", token, nil).wantStatus(200) }, true},
-		{"a recovery", func(string) {
-			asked := s.post("auth/recovery/recover", "", fields{"login_id": "carol", "captcha_response": "x", "method": "QUESTION"}).token()
-			setting := s.post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).token()
-			s.post("auth/setpassword", setting, fields{"new_password": testPassword}).wantStatus(200)
-			secret = testPassword
-		}, true},
-		{"an operator's password", func(string) { change(fields{"password": testPassword}) }, true},
-		{"another phone", func(string) {
-			change(fields{"primary_phone": "+37060000004"})
-			change(fields{"primary_phone": "+37060000003"})
-		}, true},
-		{"another email", func(string) { change(fields{"primary_email": "other@example.com"}) }, true},
-		{"another second factor", func(string) { change(fields{"second_factor": false}); change(fields{"second_factor": true}) }, true},
 		{"another role", func(string) { change(fields{"role": "other"}) }, true},
-		{"a restriction, lifted", func(string) { change(fields{"status": "restricted"}); change(fields{"status": "active"}) }, true},
-		{"an operator's end of the sessions", func(string) { operator.admin("DELETE", "accounts/carol/sessions", nil).wantStatus(204) }, true},
-		{"an operator's end of the company's", func(string) { operator.admin("DELETE", "sessions", nil).wantStatus(204) }, true},
-		{"an operator's end of the devices", func(string) { operator.admin("DELETE", "accounts/carol/devices", nil).wantStatus(204) }, true},
 	} {
 		s.run(c.what, func(*testing.T) {
 			asked := s.loginWith("carol", secret, nil).wantState(record.CheckOTP)

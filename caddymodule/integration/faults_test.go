@@ -141,48 +141,6 @@ func TestFaultsOfRedis(t *testing.T) {
 	})
 }
 
-// Locks, and passwords that were disabled, are stored with the account. Emptying
-// Redis gives attackers no more guesses.
-func TestLocksSurviveAnEmptyRedis(t *testing.T) {
-	t.Parallel()
-	s := sharedServers(t)
-	all := s.start(siteConfig{
-		company: strings.Replace(roomy, "lock_after 10", "lock_after 3", 1) + account("alice", "") + account("bob", ""),
-		more: `company strict {
-			api_key ` + testKey + `
-			captcha off
-			limits {
-				lock_after 3
-				disable_after 3
-				lock_for 1s
-			}
-			` + account("alice", "") + `
-		}`,
-	}, s.direct())
-	strict := func(password string) answer {
-		return all.postTo("strict", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": password})
-	}
-	for range 3 {
-		all.credentials("alice", "a wrong password").want(wire.ErrCredentialsInvalid)
-		strict("a wrong password").want(wire.ErrCredentialsInvalid)
-	}
-	for range 2 {
-		all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
-	}
-	token := all.login("bob")
-	all.remember(token)
-	for range 2 {
-		all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
-	}
-	s.redis.Ask(t, "flushall")
-	all.gone(token)
-	time.Sleep(1100 * time.Millisecond) // the lock_for of company strict
-	all.credentials("alice", testPassword).want(wire.ErrRestricted)
-	strict(testPassword).want(wire.ErrRestricted)
-	all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
-	all.credentials("bob", testPassword).want(wire.ErrRestricted)
-}
-
 // During any fault of PostgreSQL, users who are logged in stay logged in, and logins
 // are answered in time. Everything works again soon after the fault.
 func TestFaultsOfPostgres(t *testing.T) {

@@ -56,15 +56,6 @@ func TestFaultsOfOtherProductsAreRefused(t *testing.T) {
 			t.Errorf("the link is %q", link)
 		}
 	})
-	s.run("a recovery does not skip its proof", func(*testing.T) {
-		begun := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
-		for _, token := range []string{"", begun} {
-			if a := s.post("auth/setpassword", token, fields{"new_password": "another horse battery"}); a.Status < 400 {
-				t.Errorf("got %d %s", a.Status, a.Body)
-			}
-		}
-		s.credentials("alice@example.com", testPassword).wantState(record.Authorized)
-	})
 	s.run("a body makes nobody a user", func(*testing.T) {
 		forged := fields{"profile_mnemocode": "alice", "user_id": "alice", "name": "mine", "paths": []string{"/*"}}
 		for _, path := range []string{"tokens", "password", "totp", "phone", "passkeys"} {
