@@ -92,11 +92,6 @@ func TestMessagesThatAreNotDocumentedAreFound(t *testing.T) {
 	for body, good := range map[string]bool{
 		`{"type":"account.deleted","timestamp":"2026-11-22T15:04:05Z","data":{"company_code":"acme","profile_mnemocode":"alice"}}`:             true,
 		`{"type":"account.deleted","timestamp":"2026-11-22T15:04:05Z","data":{"company_code":"acme","profile_mnemocode":"alice","fields":[]}}`: false,
-		`{"type":"account.deleted","timestamp":"2026-11-22T15:04:05Z","data":{"company_code":"acme"}}`:                                         false,
-		`{"type":"account.deleted","timestamp":"today","data":{"company_code":"acme","profile_mnemocode":"alice"}}`:                            false,
-		`{"type":"account.eaten","timestamp":"2026-11-22T15:04:05Z","data":{"company_code":"acme","profile_mnemocode":"alice"}}`:               false,
-		`{"type":"test","company_code":"acme","profile_mnemocode":"","to":"+37060012345","text":"a test"}`:                                     true,
-		`{"type":"test","company_code":"acme","profile_mnemocode":"","to":"+37060012345","text":"a test","data":{}}`:                           false,
 	} {
 		if err := checkSent([]byte(body)); (err == nil) != good {
 			t.Errorf("%s: %v", body, err)
@@ -127,10 +122,6 @@ func TestOpenAPIOfTheAccountsAPIIsValid(t *testing.T) {
 	doc := get(accountsDocument())(t)
 	if err := doc.Validate(t.Context()); err != nil {
 		t.Error(err)
-	}
-	out := newWorkshop(t, nil, "../accounts/openapi.json").node(t, "node_modules/@redocly/cli/bin/cli.js", "lint", "openapi.json")
-	if strings.Contains(out, "warning.") {
-		t.Error(out)
 	}
 }
 
@@ -322,6 +313,8 @@ func TestParametersAndBodiesThatARouteDoesNotHaveAreRefused(t *testing.T) {
 func TestAccountsAPIOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startNodes, allKeys, siteConfig{})
+	s.run("an authenticator app", func(t *testing.T) { authenticatorApp(t, s) })
+	s.run("users change their passwords", func(t *testing.T) { userChangesTheirPassword(t, s) })
 	s.run("identities are added and removed one by one", func(t *testing.T) { identitiesOneByOne(t, s) })
 	s.run("welcome mails a link that sets the password", func(t *testing.T) { welcomeMailsALink(t, s) })
 	s.run("wrong keys are counted on all nodes", func(t *testing.T) { wrongKeysAreCounted(t, s) })

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 )
@@ -80,19 +81,24 @@ func h1attacks() map[string]h1attack {
 func TestEachRequestIsRefusedOrHasOneIdentity(t *testing.T) {
 	t.Parallel()
 	s := startBoundary(t, "")
-	s.run("HTTP/1", func(t *testing.T) { eachRequestOverHTTP1(t, s) })
+	s.run("HTTP/1", func(t *testing.T) { eachRequestOverHTTP1(t, s, h1attacks()) })
 	s.run("HTTP/2 and HTTP/3", func(t *testing.T) { eachFramedRequest(t, s) })
 }
 
 func TestEachRequestInFullDuplexIsRefusedOrHasOneIdentity(t *testing.T) {
 	t.Parallel()
-	eachRequestOverHTTP1(t, startBoundary(t, "enable_full_duplex"))
+	attacks := h1attacks() // without a body, there is nothing that it changes
+	maps.DeleteFunc(attacks, func(_ string, a h1attack) bool {
+		raw := strings.ToLower(a.raw)
+		return !strings.Contains(raw, "content-length") && !strings.Contains(raw, "transfer-encoding")
+	})
+	eachRequestOverHTTP1(t, startBoundary(t, "enable_full_duplex"), attacks)
 }
 
-func eachRequestOverHTTP1(t *testing.T, s *h3site) {
+func eachRequestOverHTTP1(t *testing.T, s *h3site, attacks map[string]h1attack) {
 	authorization := "Authorization: Bearer " + s.login("alice@example.com") + "\r\n"
 	const last = "GET /last HTTP/1.1\r\nHost: x\r\nAUTHConnection: close\r\n\r\n"
-	for name, attack := range h1attacks() {
+	for name, attack := range attacks {
 		s.run(fmt.Sprintf("%.200s", name), func(t *testing.T) {
 			raw := attack.raw
 			if !attack.last {

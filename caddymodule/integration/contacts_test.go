@@ -186,6 +186,7 @@ func TestUsersMoveToAnotherPhoneAndEmail(t *testing.T) {
 			}
 		}
 	})
+	s.run("one proof has one effect", func(t *testing.T) { oneProofHasOneEffect(t, s) })
 }
 
 // notices waits until the owners of accounts got so many notices of a kind.
@@ -325,9 +326,7 @@ func TestBackendsProveContacts(t *testing.T) {
 }
 
 // Of the requests that race with one code or one proof on two nodes, one has an effect.
-func TestOneProofHasOneEffect(t *testing.T) {
-	t.Parallel()
-	s := accountsSite(t, startNodes, allKeys, siteConfig{handler: selfService, company: contactCompany})
+func oneProofHasOneEffect(t *testing.T, s *site) {
 	race := func(n int, ask func(i int) bool) (succeeded int) {
 		for _, done := range storetest.Together(n, ask) {
 			if done {

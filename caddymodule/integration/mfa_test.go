@@ -24,7 +24,7 @@ func (a answer) wantOneFactor() {
 func TestAPaymentPageAsksForOneCode(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := start(t, siteConfig{company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
+		s := start(t, siteConfig{company: people + passkeys, servers: "trusted_proxies static 127.0.0.1/32", handler: `
 			login_page acme
 			check /check
 			public /open/*
@@ -79,6 +79,7 @@ func TestAPaymentPageAsksForOneCode(t *testing.T) {
 		one.post("stepup/check", token, raise).want(wire.ErrValidation)
 		s.audits(1, `"msg":"mnemogate.session.raised","company":"acme","mnemocode":"alice"`)
 		s.wantNoneLogged(begun.str("stepup_token"))
+		s.run("by a passkey", func(t *testing.T) { aPasskeyRaisesASession(t, s) })
 	})
 }
 
@@ -109,29 +110,6 @@ func TestChangesOfFactorsNeedTheOtherFactor(t *testing.T) {
 	s.me("POST", "totp", s.login("frank"), nil).wantStatus(200)
 }
 
-// The step-up takes the cookie, under the rules against cross-site requests.
-func TestACookieIsRaised(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people, handler: "cookie\nmfa /pay/*"})
-	cookie := s.moved("alice@example.com")
-	post := func(path, headers, body string) answer {
-		t.Helper()
-		r := s.request("POST", "/acme/v2/"+path, body)
-		for line := range strings.Lines("Content-Type: application/json\r\n" + headers + cookie) {
-			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-			r.Header.Set(name, value)
-		}
-		return s.do(r)
-	}
-	post("stepup", "Sec-Fetch-Site: same-origin\r\n", "{}").want(wire.ErrAPIKeyMissing)
-	post("stepup", sessionKey+"Sec-Fetch-Site: cross-site\r\n", "{}").want(wire.ErrHeaderInvalid).wantReason("cross_site")
-	const own = sessionKey + "Sec-Fetch-Site: same-origin\r\n"
-	begun := post("stepup", own, "{}").wantStatus(200)
-	begun.wantHeader("Vary", "Authorization, Cookie")
-	post("stepup/check", own, s.encoded(fields{"stepup_token": begun.str("stepup_token"), "otp": s.sms.last("otp.stepup", "code")})).wantStatus(200)
-	s.ask("GET", "/pay/x", cookie).wantStatus(200)
-}
-
 // Contract, section 21: a browser on a path that names no company is led to the page of its
 // session's company, because only that can raise the session.
 func TestABrowserIsRaisedByItsOwnCompany(t *testing.T) {
@@ -160,13 +138,33 @@ func TestABrowserIsRaisedByItsOwnCompany(t *testing.T) {
 	s.ask("GET", "/old/x", zoe).wantRedirect("/umbra/login?return_to=%2Fold%2Fx&fresh=1")
 	s.ask("GET", "/one/pay/x", zoe).wantRedirect("/one/acme/login?return_to=%2Fone%2Fpay%2Fx&mfa=1") // umbra has no page there
 	s.ask("GET", "/pay/x", navigates+"Cookie: "+cookieName+"=mgs_x\r\n").wantRedirect("/acme/login?return_to=%2Fpay%2Fx")
+	s.run("the cookie", func(t *testing.T) { aCookieIsRaised(t, s) })
+}
+
+// The step-up takes the cookie, under the rules against cross-site requests.
+func aCookieIsRaised(t *testing.T, s *site) {
+	cookie := s.moved("alice@example.com")
+	post := func(path, headers, body string) answer {
+		t.Helper()
+		r := s.request("POST", "/acme/v2/"+path, body)
+		for line := range strings.Lines("Content-Type: application/json\r\n" + headers + cookie) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			r.Header.Set(name, value)
+		}
+		return s.do(r)
+	}
+	post("stepup", "Sec-Fetch-Site: same-origin\r\n", "{}").want(wire.ErrAPIKeyMissing)
+	post("stepup", sessionKey+"Sec-Fetch-Site: cross-site\r\n", "{}").want(wire.ErrHeaderInvalid).wantReason("cross_site")
+	const own = sessionKey + "Sec-Fetch-Site: same-origin\r\n"
+	begun := post("stepup", own, "{}").wantStatus(200)
+	begun.wantHeader("Vary", "Authorization, Cookie")
+	post("stepup/check", own, s.encoded(fields{"stepup_token": begun.str("stepup_token"), "otp": s.sms.last("otp.stepup", "code")})).wantStatus(200)
+	s.ask("GET", "/pay/x", cookie).wantStatus(200)
 }
 
 // A passkey is both factors. Only one of the session's own user raises it, and its challenge
 // works once.
-func TestAPasskeyRaisesASession(t *testing.T) {
-	t.Parallel()
-	s := startNodes(t, siteConfig{company: people + passkeys, handler: "mfa /pay/*"})
+func aPasskeyRaisesASession(t *testing.T, s *site) {
 	own, others := new(keytest.Authenticator), new(keytest.Authenticator)
 	s.newPasskey(own, "alice")
 	s.newPasskey(others, "bob")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -113,7 +112,7 @@ func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 		company open {
 			api_key off
 			captcha off
-		}`, company: "captcha off", site: `
+		}`, company: account("alice", "email alice@example.com") + "captcha off\ndisclaimer terms 1 {\ntitle Terms\ndescription \"Terms of use\"\nlink https://example.com/terms\n}", site: `
 		handle /api/* {
 			mnemogate {
 				base_path /api
@@ -157,6 +156,7 @@ func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 	if got := s.backend.requests(); len(got) != 0 {
 		t.Errorf("the application got %q", got)
 	}
+	s.run("a client", func(t *testing.T) { clientFromTheDocument(t, s, based) })
 }
 
 // codesOf returns the error codes in the response's examples. All errors share one
@@ -171,31 +171,12 @@ func codesOf(response *openapi3.ResponseRef) []string {
 	return codes
 }
 
-// Redocly accepts the document, and a TypeScript client that uses types generated
+// Redocly accepts both documents, and a TypeScript client that uses types generated
 // from it can log in.
-func TestClientFromTheDocument(t *testing.T) {
-	t.Parallel()
+func clientFromTheDocument(t *testing.T, s *site, served string) {
 	storetest.NeedPeers(t, peersDir)
-	s := startSite(t, siteConfig{
-		company: fmt.Sprintf(`
-			captcha off
-			disclaimer terms 1 {
-				title Terms
-				description "Terms of use"
-				link https://example.com/terms
-			}
-			account alice {
-				email alice@example.com
-				password "%s"
-			}`, testPassword),
-		handler: "base_path /api",
-	})
-	r := s.request("GET", "/api/acme/v2/openapi.json", "")
-	r.Header.Set("X-Api-Key", testKey)
-	served := s.do(r).Body
-
-	w := newWorkshop(t, map[string]string{"openapi.json": string(served)}, peersDir+"/client.mts")
-	if out := w.node(t, "node_modules/@redocly/cli/bin/cli.js", "lint", "openapi.json"); strings.Contains(out, "warning.") {
+	w := newWorkshop(t, map[string]string{"openapi.json": served, "accounts.json": string(get(os.ReadFile("../accounts/openapi.json"))(t))}, peersDir+"/client.mts")
+	if out := w.node(t, "node_modules/@redocly/cli/bin/cli.js", "lint", "openapi.json", "accounts.json"); strings.Contains(out, "warning.") {
 		t.Error(out)
 	}
 	w.node(t, "node_modules/openapi-typescript/bin/cli.js", "openapi.json", "--output", "schema.ts")

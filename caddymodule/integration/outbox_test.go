@@ -500,8 +500,10 @@ func TestKilledNodesLoseNoEvent(t *testing.T) {
 func TestAReceiverThatIsGone(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
-	config := siteConfig{company: r.events("") + "captcha off"}
+	patient := newReceiver(t)
+	config := siteConfig{company: r.events("") + "captcha off", more: "company umbra {\napi_key other-key\ncaptcha off\n" + patient.events("") + "}\n"}
 	s := startSite(t, config)
+	s.run("one that asks for time", func(t *testing.T) { aReceiverAsksForTime(t, s, patient) })
 	r.behave(func(told) int { return http.StatusGone })
 	const gone = `mnemogate_outbox_deliveries_total{company="acme",result="gone"}`
 	if n, ok := s.scrape()[gone]; n != 0 || !ok { // or the first would be no increase
@@ -525,9 +527,7 @@ func TestAReceiverThatIsGone(t *testing.T) {
 }
 
 // A receiver that asks for time gets it, although the pauses are shorter.
-func TestAReceiverAsksForTime(t *testing.T) {
-	t.Parallel()
-	r := newReceiver(t)
+func aReceiverAsksForTime(t *testing.T, s *site, r *receiver) {
 	r.retryAfter = "2"
 	var tries []time.Time
 	r.behave(func(told) int {
@@ -536,8 +536,7 @@ func TestAReceiverAsksForTime(t *testing.T) {
 		}
 		return http.StatusNoContent
 	})
-	s := startSite(t, siteConfig{company: r.events("") + "captcha off"})
-	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(201)
+	s.adminRaw("POST", "umbra/accounts", `{"profile_mnemocode":"alice"}`).wantStatus(201)
 	r.hears("alice", "account.created")
 	if len(tries) != 2 || tries[1].Sub(tries[0]) < 2*time.Second {
 		t.Errorf("it was asked at %v", tries)

@@ -25,9 +25,7 @@ func (s *site) sessionID(account string) string {
 	return list[0].(fields)["session_id"].(string)
 }
 
-func TestUserChangesTheirPassword(t *testing.T) {
-	t.Parallel()
-	s := accountsSite(t, startNodes, allKeys, siteConfig{})
+func userChangesTheirPassword(t *testing.T, s *site) {
 	s.api(keyOfAll, "POST", "acme/accounts", alice).wantStatus(http.StatusCreated)
 	const path = "acme/accounts/alice/"
 	kept := s.login("alice")

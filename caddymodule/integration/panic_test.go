@@ -262,7 +262,7 @@ func (s bombSite) wellAfterAll() {
 	}
 	for _, line := range s.told() {
 		// Go's HTTP server logs panics of the application.
-		if strings.Contains(line, spilled) && !strings.Contains(line, "bombHandler") {
+		if strings.Contains(line, spilled) && !strings.Contains(line, "(*bomb).ServeHTTP") {
 			s.t.Errorf("the log tells what was in a panic: %s", line)
 		}
 	}
@@ -346,14 +346,12 @@ func init() {
 	if os.Getenv("MNEMOGATE_TEST_CADDY") == "" {
 		return // only in the Caddy under test
 	}
-	for _, m := range []caddy.Module{
-		new(bombStore), new(bombSender), new(bombMailer), new(bombCaptcha), new(bombProvider), new(bombEvents), new(bombHandler),
-	} {
-		caddy.RegisterModule(m)
+	caddy.RegisterModule(new(bombStore))
+	handler := &bomb{id: "http.handlers.bomb"}
+	for _, id := range []caddy.ModuleID{"mnemogate.sms.bomb", "mnemogate.mail.bomb", "mnemogate.captcha.bomb", "mnemogate.oauth.bomb", "events.handlers.bomb", handler.id} {
+		caddy.RegisterModule(&bomb{id: id})
 	}
-	httpcaddyfile.RegisterHandlerDirective("bomb", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-		return new(bombHandler), nil
-	})
+	httpcaddyfile.RegisterHandlerDirective("bomb", func(httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) { return handler, nil })
 }
 
 type noOptions struct{}
@@ -475,67 +473,42 @@ func (s explodingSessions) Delete(ctx context.Context, hash record.TokenHash) er
 	return s.Sessions.Delete(ctx, hash)
 }
 
-type bombSender struct{ noOptions }
-
-func (*bombSender) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.sms.bomb", New: func() caddy.Module { return new(bombSender) }}
+// A bomb is each of the other modules. That of HTTP runs before mnemogate, where it passes a
+// body that may panic, and after it.
+type bomb struct {
+	noOptions
+	id caddy.ModuleID
 }
 
-func (*bombSender) Send(context.Context, message.Message) error { explode("sms.Send"); return nil }
-
-type bombMailer struct{ noOptions }
-
-func (*bombMailer) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.mail.bomb", New: func() caddy.Module { return new(bombMailer) }}
+func (b *bomb) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: b.id, New: func() caddy.Module { return &bomb{id: b.id} }}
 }
 
-func (*bombMailer) Send(context.Context, message.Message) error { explode("mail.Send"); return nil }
-
-type bombCaptcha struct{ noOptions }
-
-func (*bombCaptcha) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.captcha.bomb", New: func() caddy.Module { return new(bombCaptcha) }}
+// Send sends an SMS or a mail.
+func (b *bomb) Send(context.Context, message.Message) error {
+	explode(strings.Split(string(b.id), ".")[1] + ".Send")
+	return nil
 }
 
-func (*bombCaptcha) Verify(context.Context, string, string) (bool, error) {
+func (*bomb) Verify(context.Context, string, string) (bool, error) {
 	explode("captcha.Verify")
 	return true, nil
 }
 
-func (*bombCaptcha) Reusable() {}
+func (*bomb) Reusable() {}
 
-type bombProvider struct{ noOptions }
-
-func (*bombProvider) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.oauth.bomb", New: func() caddy.Module { return new(bombProvider) }}
-}
-
-func (*bombProvider) Settings() tenant.OAuth {
+func (*bomb) Settings() tenant.OAuth {
 	return tenant.OAuth{RedirectURIs: []string{"https://app.example.com/cb"}}
 }
 
-func (*bombProvider) Exchange(context.Context, tenant.OAuthGrant) (tenant.OAuthUser, error) {
+func (*bomb) Exchange(context.Context, tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	explode("oauth.Exchange")
 	return tenant.OAuthUser{Subject: "alice"}, nil
 }
 
-type bombEvents struct{ noOptions }
+func (*bomb) Handle(context.Context, caddy.Event) error { explode("events.Handle"); return nil }
 
-func (*bombEvents) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "events.handlers.bomb", New: func() caddy.Module { return new(bombEvents) }}
-}
-
-func (*bombEvents) Handle(context.Context, caddy.Event) error { explode("events.Handle"); return nil }
-
-// A bombHandler runs before mnemogate, where it passes a body that may panic, and
-// after it.
-type bombHandler struct{}
-
-func (*bombHandler) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "http.handlers.bomb", New: func() caddy.Module { return new(bombHandler) }}
-}
-
-func (*bombHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (*bomb) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if r.Header.Get("X-Profile-Mnemocode") != "" {
 		explode("application")
 	}

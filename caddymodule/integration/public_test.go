@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -145,9 +146,11 @@ func TestPublicPathsNeedNoStore(t *testing.T) {
 func TestFreshPathsNeedAFreshLogin(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: `
+		cookie
 		public /account/help
 		fresh 1h /account/*
-		fresh 10m /account/delete /payments`})
+		fresh 10m /account/delete /payments
+		fresh 1s /old`})
 	login := func(ago time.Duration) string {
 		return s.begun("mgs_", record.Authorized, time.Now().Add(-ago), time.Now().Add(time.Hour))
 	}
@@ -168,6 +171,39 @@ func TestFreshPathsNeedAFreshLogin(t *testing.T) {
 	s.get("/payments", "").want(wire.ErrHeaderMissing)
 	s.get("/account/x", login(61*time.Minute)).want(wire.ErrSessionInvalid)
 	s.get("/account/delete", s.login("frank")).wantStatus(200)
+	s.run("the page", func(t *testing.T) { thePageTellsWhatProtectedPathsAnswer(t, s) })
+}
+
+// Protected paths answer as docs/api.md says.
+func thePageTellsWhatProtectedPathsAnswer(t *testing.T, s *site) {
+	shown := section(t, "docs/api.md", "Protected paths")
+	old := s.login("frank")
+	s.eventually("login that is too old", func() bool { return s.ask("GET", "/old", bearer(old)).Status != 200 })
+	step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
+	asked := func(headers string) answer { return s.ask("GET", "/old", headers) }
+	for _, got := range []answer{
+		asked(""),
+		asked(bearer("mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")),
+		asked("Authorization: Basic YTpi\r\n"),
+		asked(bearer(old) + bearer(old)),
+		s.ask("POST", "/", "Cookie: __Host-mnemogate="+old+"\r\n"),
+		asked(bearer(step)),
+		asked(bearer(old)),
+		s.ask("TRACE", "/", bearer(old)),
+	} {
+		var row string
+		for line := range strings.Lines(shown) {
+			if strings.Contains(line, "`"+got.str("error_code")+"`") && strings.Contains(line, fmt.Sprintf("| %d |", got.Status)) {
+				row = line
+			}
+		}
+		if reason := got.str("reason"); row == "" || reason != "" && !strings.Contains(row, "`"+reason+"`") {
+			t.Errorf("the page does not tell of %d %s", got.Status, got.Body)
+		}
+		if got.str("reason") == "too_old" && !strings.Contains(got.Header.Get("WWW-Authenticate"), `max_age="1"`) {
+			t.Errorf("got %v", got.Header)
+		}
+	}
 }
 
 // Contract, section 11: this site serves only these companies.

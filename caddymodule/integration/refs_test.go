@@ -134,11 +134,13 @@ func TestARefusalIsFoundByItsRef(t *testing.T) {
 // Each refusal is in the access log, once, also those that are not in the audit log.
 func TestTheAccessLogHasEveryRef(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people, site: "log\nmnemogate {\ncheck /check\n" + selfService + "\n}\nreverse_proxy BACKEND"})
+	s := startSite(t, siteConfig{audit: true, company: people, site: "log\nmnemogate {\ncheck /check\n" + selfService + "\n}\nreverse_proxy BACKEND"})
+	wrong := s.credentials("alice@example.com", "a wrong password").want(wire.ErrCredentialsInvalid)
+	s.run("the runbook", func(t *testing.T) { s.runbookFinds(t, wrong.ref()) })
 	for name, a := range map[string]answer{
 		"a wrong method":       s.do(s.getRequest("/acme/v2/auth/login", "")).want(wire.ErrMethod),
 		"no route":             s.post("auth/nothing", "", fields{}).want(wire.ErrNoRoute),
-		"a wrong password":     s.credentials("alice@example.com", "a wrong password").want(wire.ErrCredentialsInvalid),
+		"a wrong password":     wrong,
 		"the session":          s.do(s.getRequest("/acme/v2/session", "")).want(wire.ErrAPIKeyMissing),
 		"self-service":         s.me("GET", "factors", "", nil).want(wire.ErrHeaderMissing),
 		"the application":      s.get("/", "").want(wire.ErrHeaderMissing),
@@ -158,19 +160,16 @@ func TestTheAccessLogHasEveryRef(t *testing.T) {
 }
 
 // The runbook finds the ref of a screenshot in the history and in the audit log.
-func TestRunbookOfAScreenshot(t *testing.T) {
-	t.Parallel()
+func (s *site) runbookFinds(t *testing.T, ref string) {
 	need(t, "jq")
-	s := startSite(t, siteConfig{audit: true, company: people})
-	a := s.credentials("alice@example.com", "a wrong password").want(wire.ErrCredentialsInvalid)
 	s.history("alice", 2)
 	for _, command := range blocks(section(t, "docs/runbook.md", "A user sends a screenshot"), "sh") {
 		if !strings.Contains(command, "7K3M9QXZ2B") {
 			continue // it explains a request of the application
 		}
-		command = strings.NewReplacer("7K3M9QXZ2B", a.ref(), "/var/log/mnemogate/", s.dir+"/").Replace(command)
+		command = strings.NewReplacer("7K3M9QXZ2B", ref, "/var/log/mnemogate/", s.dir+"/").Replace(command)
 		out, err := s.shell(command).Output()
-		if err != nil || !strings.Contains(string(out), "checkcredentials.failure") || !strings.Contains(string(out), a.ref()) || !strings.Contains(string(out), "alice") {
+		if err != nil || !strings.Contains(string(out), "checkcredentials.failure") || !strings.Contains(string(out), ref) || !strings.Contains(string(out), "alice") {
 			t.Errorf("%s: %v %s", command, err, out)
 		}
 	}

@@ -122,7 +122,12 @@ func TestASandboxThatEndsSlowlyLeavesNothing(t *testing.T) {
 // and nothing is left. Another one runs beside it.
 func TestSandbox(t *testing.T) {
 	t.Parallel()
-	s, other := newSandbox(t), newSandbox(t)
+	seen := make(chan string, 1)
+	backend := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Header.Get("X-Profile-Mnemocode")
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	s, other := newSandbox(t), newSandbox(t, "--backend", backend.URL)
 	post := func(route, token string, body fields) answer {
 		s.t.Helper()
 		return s.postTo("acme", sandboxKey, "auth/"+route, token, body)
@@ -192,6 +197,7 @@ func TestSandbox(t *testing.T) {
 			post("login", "", fields{"login_id": "carol@example.com"}).wantState(record.CheckOTP)
 		}
 	})
+	other.run("another, of a backend", func(t *testing.T) { other.ofABackend(t, seen) })
 	other.ends(syscall.SIGINT)
 	post("checkcredentials", "", fields{"login_id": "alice@example.com", "password": "correct horse battery"}).wantState(record.Authorized)
 	s.ends(syscall.SIGTERM)
@@ -199,14 +205,7 @@ func TestSandbox(t *testing.T) {
 
 // Requests of logged-in users reach the backend that is named. If a sandbox can't start, it
 // says what to do, and leaves nothing.
-func TestSandboxOfABackend(t *testing.T) {
-	t.Parallel()
-	seen := make(chan string, 1)
-	backend := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen <- r.Header.Get("X-Profile-Mnemocode")
-		w.WriteHeader(http.StatusTeapot)
-	}))
-	s := newSandbox(t, "--backend", backend.URL)
+func (s *sandbox) ofABackend(t *testing.T, seen chan string) {
 	token := s.postTo("acme", sandboxKey, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "correct horse battery"}).wantState(record.Authorized).token()
 	s.do(s.getRequest("/", "")).want(wire.ErrHeaderMissing)
 	s.do(s.getRequest("/", token)).wantStatus(http.StatusTeapot)
@@ -224,7 +223,6 @@ func TestSandboxOfABackend(t *testing.T) {
 			t.Errorf("%v: %d %s", args, got.exit, got.errs)
 		}
 	}
-	s.ends(syscall.SIGTERM)
 }
 
 // The tests that docs/testing.md shows pass, by the commands of the page.

@@ -422,7 +422,7 @@ func TestWhoMayUseSelfService(t *testing.T) {
 	s.run("keys and tokens", func(*testing.T) {
 		token := s.login("alice@example.com")
 		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
-		foreign := s.loginAt("umbra", "other-key", "zoe")
+		foreign, expired := s.loginAt("umbra", "other-key", "zoe"), s.expired("mgs_", record.Authorized)
 		for _, route := range routes {
 			for _, bad := range []struct {
 				company, key, token string
@@ -436,7 +436,7 @@ func TestWhoMayUseSelfService(t *testing.T) {
 				{"acme", testKey, "", wire.ErrHeaderMissing},
 				{"acme", testKey, "mgs_x", wire.ErrTokenInvalid},
 				{"acme", testKey, step, wire.ErrSessionInvalid},
-				{"acme", testKey, s.expired("mgs_", record.Authorized), wire.ErrTokenExpired},
+				{"acme", testKey, expired, wire.ErrTokenExpired},
 			} {
 				r := s.meRequest(route.method, route.path, bad.token, route.body)
 				r.URL.Path = "/" + bad.company + "/v2/me/" + route.path

@@ -20,6 +20,11 @@ import (
 // are limited, not that of the programs.
 func TestSignUpsOfThePage(t *testing.T) {
 	t.Parallel()
+	need(t, "go")
+	inGo := t.TempDir() + "/signup"
+	build := exec.Command("go", "build", "-o", inGo, "signup.go")
+	build.Dir = signUpDir
+	output(t, build)
 	for name, c := range map[string]struct {
 		company string
 		kills   int
@@ -30,16 +35,8 @@ func TestSignUpsOfThePage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := accountsSite(t, startSite, allKeys, siteConfig{company: c.company + "limits {\nsms_per_account unlimited\nsms_per_phone unlimited\nsms_per_address 20/1h\nmails_per_account unlimited\n}"})
-			for _, program := range []string{"signup.go", "node signup.mjs"} {
+			for program, command := range map[string][]string{"signup.go": {inGo}, "signup.mjs": {"node", "signup.mjs"}} {
 				s.run(program, func(t *testing.T) {
-					command := strings.Fields(program)
-					if command[0] == "signup.go" {
-						need(t, "go")
-						command[0] = t.TempDir() + "/signup"
-						build := exec.Command("go", "build", "-o", command[0], "signup.go")
-						build.Dir = signUpDir
-						output(t, build)
-					}
 					for killedAt := range 1 + c.kills {
 						s.signsUp(t, command, killedAt)
 					}

@@ -34,6 +34,13 @@ func handshake(protocols ...string) string {
 // and which requests are refused.
 func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 	t.Parallel()
+	application := guesttest.Serve(t, websocket.Server{ // it accepts the first protocol that it is offered
+		Handshake: func(config *websocket.Config, _ *http.Request) error {
+			config.Protocol = config.Protocol[:1]
+			return nil
+		},
+		Handler: func(conn *websocket.Conn) { _, _ = io.Copy(conn, conn) },
+	})
 	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: umbra, env: []string{"GODEBUG=http2xconnect=1"}, site: `
 		mnemogate {
 			websocket_token
@@ -41,7 +48,9 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 			public /open
 			cors https://app.example.com
 		}
+		reverse_proxy /live ` + application.Listener.Addr().String() + `
 		reverse_proxy BACKEND`})
+	s.run("the page", func(t *testing.T) { aWebSocketAsThePageShowsIt(t, s) })
 	token, cookie := s.login("alice@example.com"), s.moved("frank")
 	ours := "mnemogate.bearer." + token
 	last := func() string { return s.backend.requests()[len(s.backend.requests())-1] }
@@ -266,26 +275,12 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 }
 
 // The code in docs/clients.md opens a WebSocket.
-func TestAWebSocketAsThePageShowsIt(t *testing.T) {
-	t.Parallel()
+func aWebSocketAsThePageShowsIt(t *testing.T, s *site) {
 	need(t, "node")
 	shown := blocks(section(t, "docs/clients.md", "Streams and WebSockets"), "js")
 	if len(shown) != 1 {
 		t.Fatalf("the page shows %q", shown)
 	}
-	application := guesttest.Serve(t, websocket.Server{ // it accepts the first protocol that it is offered
-		Handshake: func(config *websocket.Config, _ *http.Request) error {
-			config.Protocol = config.Protocol[:1]
-			return nil
-		},
-		Handler: func(conn *websocket.Conn) { _, _ = io.Copy(conn, conn) },
-	})
-	s := startSite(t, siteConfig{company: people, site: `
-		mnemogate {
-			websocket_token
-		}
-		reverse_proxy /live ` + application.Listener.Addr().String() + `
-		reverse_proxy BACKEND`})
 	script := filepath.Join(t.TempDir(), "live.mjs")
 	writeFile(t, script, shown[0]+`
 const [url, token] = process.argv.slice(2);

@@ -58,10 +58,8 @@ func (s *site) secondStep(login string) answer {
 var carol = fields{"profile_mnemocode": "carol", "login_name": "carol", "primary_phone": "+37060000003", "password": testPassword, "second_factor": true}
 
 // The whole life of an app, with the codes of oathtool, on two nodes.
-func TestAuthenticatorApp(t *testing.T) {
-	t.Parallel()
+func authenticatorApp(t *testing.T, s *site) {
 	need(t, "oathtool")
-	s := accountsSite(t, startNodes, allKeys, siteConfig{})
 	s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
 	const path = "acme/accounts/carol/totp"
 	session := s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()

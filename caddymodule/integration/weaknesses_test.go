@@ -42,8 +42,8 @@ func (*weakSender) Weaknesses() []guest.Weakness {
 // They appear in the log at each start and in the doctor's findings. Those of inherited
 // options are reported once, except for limits: a company may override them.
 func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
-	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
-	s := startSite(t, siteConfig{global: strings.Replace(realHashing, "argon2id", "regex [[:digit:]]\nargon2id", 1) + "\nlimits {\nsms_per_address unlimited\n}",
+	t.Parallel()
+	s := startSite(t, siteConfig{env: []string{"MNEMOGATE_TEST_SHORT_KEY=elevenchars"}, global: strings.Replace(realHashing, "argon2id", "regex [[:digit:]]\nargon2id", 1) + "\nlimits {\nsms_per_address unlimited\n}",
 		handler: "login_page acme {\ncolor \"#111111\"\n}",
 		company: "name \"Žemaitijos šilumos tinklai\"\ncaptcha static tea-time\nsms weak\noauth 3 oauth2 {\nauthorize_url http://127.0.0.1:2/a\ntoken_url http://127.0.0.1:2/t\nuserinfo_url http://127.0.0.1:2/u\nsubject id\nclient_id x\nclient_secret x\nredirect_uri https://app.example.com/callback\n}\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
 		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\ncountries +370 +3712\n}\nlimits {\nsms_countries +3706 +371 +372\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
@@ -150,10 +150,11 @@ func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 // Keys of the accounts API grant more than any others. Their weaknesses are reported
 // like all others.
 func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
-	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
+	t.Parallel()
 	const shared = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	port := fmt.Sprint(storetest.FreePorts(t, 1)[0])
 	s := startSite(t, siteConfig{
+		env:     []string{"MNEMOGATE_TEST_SHORT_KEY=elevenchars"},
 		company: "captcha off",
 		site: "mnemogate_accounts {\nkey short {env.MNEMOGATE_TEST_SHORT_KEY}\nkey of_acme " + testKey + "\nkey one " + shared + "\nkey good sha256:" +
 			strings.Repeat("0a", 32) + "\n}\n}\n" +
