@@ -1,7 +1,6 @@
 package flows_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -198,26 +197,16 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)
 }
 
-// A meanwhile is an account store in which something happens just before a change.
-type meanwhile struct {
-	record.Accounts
-	happens func()
-}
-
-func (m *meanwhile) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
-	if happens := m.happens; happens != nil {
-		m.happens = nil
-		happens()
-	}
-	return m.Accounts.Update(ctx, company, id, change)
-}
-
 // A session that is revoked at the last moment changes no second factor any more.
 func TestARevokedSessionChangesNoSecondFactor(t *testing.T) {
 	b := newHarness(t)
 	b.update(false, func(a *record.Account) { a.TOTP = "sealed" })
 	id := b.idOf(b.sessionIn(record.Authorized))
-	b.Accounts = &meanwhile{b.Accounts, func() { must(t, b.admin().EndSessions(t.Context(), mnemocode)) }}
+	whole := b.Accounts
+	b.Accounts = overtaken{whole, func() {
+		b.Accounts = whole
+		must(t, b.admin().EndSessions(t.Context(), mnemocode))
+	}}
 	if _, err := b.admin().RemoveTOTP(t.Context(), mnemocode, id); !errors.Is(err, manage.ErrChanged) {
 		t.Errorf("got %v", err)
 	}

@@ -549,14 +549,10 @@ func TestOIDCKeysAreAskedForAgainAfterAFailure(t *testing.T) {
 	if _, err := p.Exchange(t.Context(), grant); err == nil || errors.Is(err, wire.ErrOAuthFailed) {
 		t.Errorf("got %v", err)
 	}
-	f.mu.Lock()
-	delete(f.handlers, "/keys")
-	f.mu.Unlock()
+	f.change(func() { delete(f.handlers, "/keys") })
 	// For a moment after the failure, go-oidc gives the same answer to others.
 	storetest.Eventually(t, 10*time.Second, "login with the keys", func() bool {
-		f.mu.Lock()
-		f.spent = false
-		f.mu.Unlock()
+		f.change(func() { f.spent = false })
 		_, err := p.Exchange(t.Context(), grant)
 		return err == nil
 	})

@@ -93,9 +93,7 @@ func TestAProviderThatDoesNotAnswerIsLeftAlone(t *testing.T) {
 	if f.requests[path] != 1 {
 		t.Errorf("%d requests", f.requests[path])
 	}
-	f.mu.Lock()
-	delete(f.handlers, path)
-	f.mu.Unlock()
+	f.change(func() { delete(f.handlers, path) })
 	now = now.Add(askAgain)
 	if _, err := p.Start(t.Context()); err != nil {
 		t.Error(err)
