@@ -48,6 +48,14 @@ func (b *tab) opens(address string) {
 	b.waits(`document.documentElement.dataset.preview === 'done'`)
 }
 
+// is checks that an expression of JavaScript is true.
+func (b *tab) is(what string) {
+	b.t.Helper()
+	if b.eval(what) != true {
+		b.t.Errorf("%s is not so:\n%s", what, b.shown())
+	}
+}
+
 // Screen readers hear what the focus has skipped: it describes the element with the focus.
 func TestBrowserDescribesWhatHasTheFocus(t *testing.T) {
 	b := newBrowser(t)
@@ -191,15 +199,9 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 	b := newBrowser(t)
 	names, addresses := b.previews(page.Options{Links: []page.Link{{Text: "Help", URL: "/help", Support: true}}}, "Acme", "en")
 	b.do(chromedp.EmulateViewport(1280, 800))
-	is := func(what string) {
-		t.Helper()
-		if b.eval(what) != true {
-			t.Errorf("%s is not so:\n%s", what, b.shown())
-		}
-	}
 	scene := func(name string) {
 		b.opens(addresses[slices.Index(names, name)])
-		is(`document.querySelector('main').offsetTop === 96`)
+		b.is(`document.querySelector('main').offsetTop === 96`)
 	}
 	for name, want := range map[string][2]string{ // an element, and its text
 		"login-unconfirmed":            {"h1", "unconfirmed.heading"},
@@ -271,7 +273,7 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		})`,
 	} {
 		scene(name)
-		is(what)
+		b.is(what)
 	}
 	scene("newpassword-typed")
 	var said []string // by screen readers, of what has a description
@@ -290,7 +292,7 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		t.Errorf("nothing says that the password is long enough:\n%s", all)
 	}
 	scene("code-resent")
-	is(`(() => {
+	b.is(`(() => {
 		const again = [...document.querySelectorAll('.links button')].find(({ textContent }) => /^Send a new code \(\d+s\)$/.test(textContent));
 		const { fetch } = globalThis;
 		let sent = 0;
@@ -304,7 +306,7 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		if (again) globalThis.kept = { again, text: again.firstChild };
 		return again && !again.hasAttribute('aria-disabled');
 	})()`)
-	is(`new Promise((resume) => setTimeout(resume, 1500)).then(() => kept.again.firstChild === kept.text)`) // a selection stays
+	b.is(`new Promise((resume) => setTimeout(resume, 1500)).then(() => kept.again.firstChild === kept.text)`) // a selection stays
 	for _, pasted := range []string{"Your code is 123 456. It is valid for 5 minutes.", "Kodas: 123–456", "رمزك هو \u2067١٢٣\u200f٤٥٦\u2069"} {
 		scene("code")
 		b.eval(`(() => {
@@ -325,22 +327,16 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b := newBrowser(t)
 	names, addresses := b.previews(page.Options{Texts: texts, Links: []page.Link{{Text: "Privacy", URL: "/privacy"}, {Text: "Help", URL: "/help", Support: true}}}, "Acme", "en")
 	scene := func(name string) { b.opens(addresses[slices.Index(names, name)]) }
-	is := func(what string) {
-		t.Helper()
-		if b.eval(what) != true {
-			t.Errorf("%s is not so:\n%s", what, b.shown())
-		}
-	}
 	scene("login-unavailable")
-	is(`document.activeElement.id === 'login' && document.activeElement.getAttribute('aria-describedby').endsWith(' told')`)
+	b.is(`document.activeElement.id === 'login' && document.activeElement.getAttribute('aria-describedby').endsWith(' told')`)
 	scene("code-wrong")
-	is(`document.activeElement.id === 'code' && document.activeElement.value === ''`)
+	b.is(`document.activeElement.id === 'code' && document.activeElement.value === ''`)
 	scene("code-limit")
-	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
+	b.is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
 	b.chooses("backup.offer")
 	b.sees("backup", "#backup")
 	scene("code-wrong-limit")
-	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
+	b.is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
 	b.chooses("login.back")
 	b.sees("login", idField)
 	for scenes, ways := range map[string]string{
@@ -357,20 +353,20 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 		}
 	}
 	scene("recover-notset")
-	is(`document.querySelector('#method-error a').textContent === 'Help'`)
+	b.is(`document.querySelector('#method-error a').textContent === 'Help'`)
 	scene("login-empty")
 	b.shows("#said", "error.empty") // the focus was there before
-	is(`document.activeElement.enterKeyHint === 'next'`)
+	b.is(`document.activeElement.enterKeyHint === 'next'`)
 	b.eval(`document.documentElement.style.setProperty('--link', 'color(unknown)')`) // as for browsers without relative colors
-	is(`getComputedStyle(document.activeElement).outlineStyle === 'solid'`)
+	b.is(`getComputedStyle(document.activeElement).outlineStyle === 'solid'`)
 	scene("offer-refused")
 	b.shows(".alert p", "offer.cancelled")
 	scene("login-disabled") // waiting does not help
-	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
+	b.is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
 	scene("logout-unavailable") // the user may still be logged in
 	b.shows("h1", "logout.heading")
 	b.shows("#screen .main", "error.again")
-	is(`(() => {
+	b.is(`(() => {
 		let asked = 0;
 		globalThis.fetch = () => { asked++; return new Promise(() => {}); };
 		const main = document.querySelector('#screen .main');
@@ -379,17 +375,17 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 		return main.matches('.busy') && getComputedStyle(main, '::after').animationName === 'none'; // this browser's user wants no motion
 	})()`)
 	b.waits(`asked() > 0`)
-	is(`asked() === 1`)
+	b.is(`asked() === 1`)
 	scene("recover-mailed")
 	b.chooses("mail.again")
 	b.sees("recover", "#method")
 	b.chooses("recover.stop")
 	b.sees("login", idField)
-	is(`sessionStorage.getItem('mnemogate-page language') === 'en'`) // as the address says, for the pages that have no say
+	b.is(`sessionStorage.getItem('mnemogate-page language') === 'en'`) // as the address says, for the pages that have no say
 	scene("stepup-code")
 	b.chooses("login.other")
 	b.sees("login", idField)
-	is(`document.querySelector('#login').value === ''`)
+	b.is(`document.querySelector('#login').value === ''`)
 
 	// Somebody else has logged in. What is shown once stays until the user does something.
 	scene("security-codes")
@@ -399,7 +395,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 		dispatchEvent(new Event('focus'));
 		return new Promise((resume) => setTimeout(resume, 500));
 	})()`)
-	is(`globalThis.isOld === true`)
+	b.is(`globalThis.isOld === true`)
 	b.chooses("security.sessions.end")
 	b.waits(`globalThis.isOld === undefined`)
 
@@ -409,17 +405,17 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	stall()
 	b.enters("password", "right")
 	b.chooses("recover.offer")
-	is(`document.querySelector('#password') !== null`)
+	b.is(`document.querySelector('#password') !== null`)
 	scene("security-password")
 	stall()
 	b.types("current", "right")
 	b.enters("newpassword", "correct horse battery")
 	b.chooses("security.cancel")
 	b.chooses("security.phone.change")
-	is(`document.querySelector('#current') !== null && document.querySelector('#newphone') === null`)
+	b.is(`document.querySelector('#current') !== null && document.querySelector('#newphone') === null`)
 
 	scene("login-locked")
-	is(`document.querySelector('#screen .main').getAttribute('aria-disabled') === 'true'`)
+	b.is(`document.querySelector('#screen .main').getAttribute('aria-disabled') === 'true'`)
 	b.submits()
 	if got := b.eval(`document.querySelector('#said').textContent`); got != pageTexts()["reason.lock.password"]+" Try again in 15 minutes." {
 		t.Errorf("during a lock, the page says %q", got)
@@ -432,10 +428,10 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.waits(`document.activeElement.id === 'login' && document.querySelector('.notice')?.textContent === ` + quote(pageTexts()["lock.over"]))
 	scene("login-locked")
 	b.types("login", "bob@example.com")
-	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
-	is(`document.querySelector('.alert p').textContent.trim() === ` + quote(pageTexts()["reason.lock.password"]))
+	b.is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
+	b.is(`document.querySelector('.alert p').textContent.trim() === ` + quote(pageTexts()["reason.lock.password"]))
 	b.eval(`new Promise((resume) => setTimeout(resume, 1500))`)
-	is(`document.querySelector('.alert') !== null`) // nothing is over for this one
+	b.is(`document.querySelector('.alert') !== null`) // nothing is over for this one
 	b.chooses("lock.recover")
 	b.sees("recover", "#method")
 	scene("stepup-password-locked")
@@ -472,10 +468,10 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	filled := `document.querySelector('#current')?.value === 'right' && document.querySelector('#newpassword').value === 'correct horse battery' && document.querySelector('.rules .kept') !== null`
 	b.chooses("security.sessions.end")
 	b.tells("sessions", "security.sessions.ended")
-	is(filled)
+	b.is(filled)
 	speak("ar")
 	b.sees("security", `h1 > span[lang=en]`)
-	is(filled)
+	b.is(filled)
 	scene("password-disclaimers")
 	b.eval(`void document.querySelector('#disclaimers input').click()`)
 	speak("fr")
@@ -490,7 +486,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 		menu.dispatchEvent(new Event('change'));
 	})()`)
 	b.isAlerted("error.network")
-	is(`document.querySelector('#language').value === 'en'`)
+	b.is(`document.querySelector('#language').value === 'en'`)
 
 	// The operator has changed the captcha, whose script comes with the page.
 	for _, name := range []string{"recover-captcha", "recover-captcha-gone"} {
@@ -537,7 +533,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.Escape))
 	b.waits(`document.activeElement.matches('#twostep h2') && document.querySelectorAll('.main').length === 0`)
 	scene("password")
-	is(`(() => {
+	b.is(`(() => {
 		const field = document.querySelector('#password'), hint = () => document.querySelector('.field [role=status]').textContent;
 		const said = [];
 		for (const modifierCapsLock of [true, false]) {
@@ -555,7 +551,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.shows("#password-error", "error.empty")
 	b.waits(`document.querySelector('#said').textContent === ''`)
 	scene("security-password") // the login is fresh for only 20 seconds
-	is(`document.querySelector('#current') !== null`)
+	b.is(`document.querySelector('#current') !== null`)
 	for name, told := range map[string]string{"password-unsure": "security.unsure", "passkey-refused": "offer.cancelled", "session-over": ""} {
 		scene("security-" + name)
 		if got := b.eval(`[...document.querySelectorAll('.done')].map(({ textContent }) => textContent).join('')`); got != pageTexts()[told] {

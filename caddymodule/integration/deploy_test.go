@@ -290,7 +290,7 @@ func TestDeployedMetrics(t *testing.T) {
 	need(t, "curl")
 	metrics := regexp.MustCompile(`(?m)^ *http://:9180 \{\n(?:\s*bind 127.0.0.1\n)?(\s*metrics\n\s*\})$`)
 	files := []string{"Caddyfile", "compose.Caddyfile", "kubernetes.yaml"}
-	s := startWith(t, &site{backend: newRawBackend(t), sms: newWebhookSink(t)}, func(s *site) string {
+	s := startWith(t, &site{backend: newRawBackend(t), sms: newWebhookSink(t), unraced: true}, func(s *site) string {
 		config := siteConfig{company: "captcha off"}.caddyfile(s.dir, s.sms.URL, s.backend.addr)
 		for _, file := range files {
 			found := metrics.FindStringSubmatch(readDeploy(t, file))

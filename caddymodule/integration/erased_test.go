@@ -25,7 +25,7 @@ import (
 func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 	t.Parallel()
 	const phone, address = "37060000002", "address/127.0.0.1"
-	config := siteConfig{global: "captcha off\n", company: "account bob {\nphone +" + phone + "\nemail bob@example.com\n}"}
+	config := siteConfig{unraced: true, global: "captcha off\n", company: "account bob {\nphone +" + phone + "\nemail bob@example.com\n}"}
 	use := func(s *site) {
 		token := s.post("auth/login", "", fields{"login_id": "+" + phone}).wantState(record.CheckOTP).token()
 		s.post("auth/checkotp", token, fields{"otp": "000000"}).want(wire.ErrOTPInvalid)

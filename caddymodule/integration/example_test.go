@@ -24,7 +24,7 @@ import (
 // the test. It removes the admin endpoint, whose port may be in use.
 func startExample(t *testing.T) *site {
 	profile, file := listener(t)
-	return startWith(t, &site{more: []*os.File{file}}, func(s *site) string {
+	return startWith(t, &site{more: []*os.File{file}, unraced: true}, func(s *site) string {
 		byName := strings.Replace(s.addr, "127.0.0.1", "localhost", 1)
 		return changed(t, string(get(os.ReadFile("../../Caddyfile.example"))(t)),
 			"auto_https off", "auto_https off\n\tadmin off",
@@ -196,7 +196,7 @@ func startInFrontOf(t *testing.T, backend *rawBackend, example string, env func(
 	if lines := strings.Count(string(raw), "\n"); lines > 40 {
 		t.Errorf("%s has %d lines, more than 40", file, lines)
 	}
-	return startWith(t, &site{backend: backend}, func(s *site) string {
+	return startWith(t, &site{backend: backend, unraced: true}, func(s *site) string {
 		s.env = env(s)
 		s.env = append(s.env, "SITE="+s.URL, "BACKEND="+s.backend.addr)
 		config := strings.Replace(string(raw), "{\n", "{\n\tadmin off\n", 1)

@@ -240,7 +240,7 @@ func orvalClient(t *testing.T) []string {
 }
 
 // openAPIFetchClient makes a client of the accounts API's document with openapi-typescript.
-// TestClientFromTheDocument has one of the auth API's.
+// TestOpenAPIFileIsWhatIsServed has one of the auth API's.
 func openAPIFetchClient(t *testing.T) []string {
 	w := newWorkshop(t, nil, apiDocuments["accounts"], peersDir+"/story.mts", peersDir+"/story-fetch.mts")
 	w.node(t, "node_modules/openapi-typescript/bin/cli.js", "openapi.json", "--output", "schema.ts")

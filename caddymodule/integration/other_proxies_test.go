@@ -359,42 +359,24 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 	t.Parallel()
 	t.Run("Traefik", func(t *testing.T) {
 		t.Parallel()
-		var config struct {
-			HTTP struct {
-				Middlewares struct {
-					Check struct {
-						ForwardAuth struct {
-							Address string `yaml:"address"`
-							Regex   string `yaml:"authResponseHeadersRegex"`
-						} `yaml:"forwardAuth"`
-					} `yaml:"check"`
-					Clean struct {
-						Headers struct {
-							Request  map[string]any    `yaml:"customRequestHeaders"`
-							Response map[string]string `yaml:"customResponseHeaders"`
-						} `yaml:"headers"`
-					} `yaml:"clean"`
-				} `yaml:"middlewares"`
-			} `yaml:"http"`
-		}
-		readYAML(t, "Traefik", &config)
+		middlewares := dig[any](readYAML(t, "Traefik"), "http", "middlewares")
 		if !strings.Contains(blocks(section(t, otherProxies, "Traefik"), "yaml")[0], "aliasHeadersStrategy: delete") { // of its own, Traefik passes aliases on
 			t.Error("aliases of the identity headers stay")
 		}
-		clean := config.HTTP.Middlewares.Clean.Headers
-		if !strings.HasPrefix(clean.Response["Vary"], "Authorization, Cookie") {
-			t.Errorf("Vary is %q", clean.Response["Vary"])
+		if vary := dig[string](middlewares, "clean", "headers", "customResponseHeaders", "Vary"); !strings.HasPrefix(vary, "Authorization, Cookie") {
+			t.Errorf("Vary is %q", vary)
 		}
-		removed := slices.Collect(maps.Keys(clean.Request))
+		removed := slices.Collect(maps.Keys(dig[map[string]any](middlewares, "clean", "headers", "customRequestHeaders")))
 		for _, header := range rewriteHeaders {
 			if !slices.ContainsFunc(removed, func(name string) bool { return strings.EqualFold(name, header) }) {
 				t.Errorf("a client's %s stays", header)
 			}
 		}
-		auth := config.HTTP.Middlewares.Check.ForwardAuth
+		auth := dig[any](middlewares, "check", "forwardAuth")
+		told := regexp.MustCompile(dig[string](auth, "authResponseHeadersRegex"))
 		s, _ := askedSite(t, "mnemogate")
 		s.checkStub(t, 204, func(method, uri string, header http.Header) (*http.Request, func(string) bool) {
-			r := s.request("GET", strings.TrimPrefix(auth.Address, "http://127.0.0.1:8080"), "")
+			r := s.request("GET", strings.TrimPrefix(dig[string](auth, "address"), "http://127.0.0.1:8080"), "")
 			r.Header = header.Clone()
 			for _, hop := range []string{"Connection", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Keep-Alive"} {
 				r.Header.Del(hop)
@@ -402,49 +384,16 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 			for name, value := range map[string]string{"For": "192.0.2.1", "Method": method, "Proto": "https", "Host": "example.com", "Uri": uri} {
 				r.Header.Set("X-Forwarded-"+name, value)
 			}
-			return r, regexp.MustCompile(auth.Regex).MatchString
+			return r, told.MatchString
 		})
 	})
 	t.Run("Envoy", func(t *testing.T) {
 		t.Parallel()
-		type filter struct {
-			Config struct {
-				AllowedHeaders patterns `yaml:"allowed_headers"`
-				HTTPService    struct {
-					PathPrefix string `yaml:"path_prefix"`
-					Response   struct {
-						Upstream patterns `yaml:"allowed_upstream_headers"`
-					} `yaml:"authorization_response"`
-				} `yaml:"http_service"`
-				Mutations struct {
-					Request []struct {
-						Remove struct {
-							Key struct {
-								Regex struct{ Regex string } `yaml:"safe_regex"`
-							} `yaml:"key_matcher"`
-						} `yaml:"remove_on_match"`
-						Append struct{ Header struct{ Key, Value string } }
-					} `yaml:"request_mutations"`
-				}
-			} `yaml:"typed_config"`
-		}
-		var config struct {
-			Static struct {
-				Listeners []struct {
-					Chains []struct {
-						Filters []struct {
-							Config struct {
-								Filters []filter `yaml:"http_filters"`
-							} `yaml:"typed_config"`
-						}
-					} `yaml:"filter_chains"`
-				}
-			} `yaml:"static_resources"`
-		}
-		readYAML(t, "Envoy", &config)
-		filters := config.Static.Listeners[0].Chains[0].Filters[0].Config.Filters
-		authz := filters[1].Config
-		removed := regexp.MustCompile("^(" + filters[0].Config.Mutations.Request[0].Remove.Key.Regex.Regex + ")$")
+		filters := dig[[]any](readYAML(t, "Envoy"), "static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config", "http_filters")
+		mutations := dig[[]any](filters, 0, "typed_config", "mutations", "request_mutations")
+		authz := dig[any](filters, 1, "typed_config")
+		allowed := patterns(dig[[]any](authz, "allowed_headers", "patterns"))
+		removed := regexp.MustCompile("^(" + dig[string](mutations, 0, "remove_on_match", "key_matcher", "safe_regex", "regex") + ")$")
 		for _, header := range guardedHeaders {
 			for _, name := range spellings(header) {
 				if !removed.MatchString(strings.ToLower(name)) {
@@ -454,7 +403,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 		}
 		for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} { // mnemogate must see them
 			for _, name := range spellings(header) {
-				if same := strings.EqualFold(name, header); removed.MatchString(strings.ToLower(name)) == same || same && !authz.AllowedHeaders.has(name) {
+				if same := strings.EqualFold(name, header); removed.MatchString(strings.ToLower(name)) == same || same && !allowed.has(name) {
 					t.Errorf("a client's %s reaches the backend without a question", name)
 				}
 			}
@@ -462,41 +411,54 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 		s, _ := askedSite(t, "Envoy")
 		s.checkStub(t, 200, func(method, uri string, header http.Header) (*http.Request, func(string) bool) { // it takes 204 for a no
 			header = header.Clone()
-			for _, mutation := range filters[0].Config.Mutations.Request {
-				if added := mutation.Append.Header; added.Key != "" {
-					header.Set(added.Key, strings.NewReplacer("%REQ(:METHOD)%", method, "%REQ(:AUTHORITY)%", "example.com", "%REQ(:PATH)%", uri).Replace(added.Value))
+			for _, mutation := range mutations {
+				if added, ok := mutation.(map[string]any)["append"]; ok {
+					header.Set(dig[string](added, "header", "key"), strings.NewReplacer("%REQ(:METHOD)%", method, "%REQ(:AUTHORITY)%", "example.com", "%REQ(:PATH)%", uri).Replace(dig[string](added, "header", "value")))
 				}
 			}
 			header.Set("X-Forwarded-Proto", "https")
-			r := s.request(method, authz.HTTPService.PathPrefix+uri, "")
+			r := s.request(method, dig[string](authz, "http_service", "path_prefix")+uri, "")
 			for name, values := range header {
-				if authz.AllowedHeaders.has(name) {
+				if allowed.has(name) {
 					r.Header[name] = values
 				}
 			}
-			return r, authz.HTTPService.Response.Upstream.has
+			return r, patterns(dig[[]any](authz, "http_service", "authorization_response", "allowed_upstream_headers", "patterns")).has
 		})
 	})
 }
 
-// patterns is Envoy's ListStringMatcher.
-type patterns struct {
-	Patterns []struct{ Exact, Prefix string }
-}
+// patterns are those of Envoy's ListStringMatcher.
+type patterns []any
 
-func (p patterns) has(name string) bool {
-	for _, pattern := range p.Patterns {
-		if strings.EqualFold(name, pattern.Exact) || pattern.Prefix != "" && strings.HasPrefix(strings.ToLower(name), pattern.Prefix) {
-			return true
+func (all patterns) has(name string) bool {
+	for _, pattern := range all {
+		for how, text := range pattern.(map[string]any) {
+			if strings.EqualFold(name, text.(string)) || how == "prefix" && strings.HasPrefix(strings.ToLower(name), text.(string)) {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-func readYAML(t *testing.T, heading string, into any) {
+func readYAML(t *testing.T, heading string) (read any) {
 	t.Helper()
 	shown := blocks(section(t, otherProxies, heading), "yaml")
-	must(t, yaml.Unmarshal([]byte(shown[len(shown)-1]), into))
+	must(t, yaml.Unmarshal([]byte(shown[len(shown)-1]), &read))
+	return read
+}
+
+// dig returns what a document has at a path of keys and indices.
+func dig[T any](document any, path ...any) T {
+	for _, at := range path {
+		if i, ok := at.(int); ok {
+			document = document.([]any)[i]
+		} else {
+			document = document.(map[string]any)[at.(string)]
+		}
+	}
+	return document.(T)
 }
 
 // checkStub asks as a stub does, which also says what it copies from the answer. The
