@@ -202,7 +202,7 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 	case "auth/oauth":
 		c.body["provider_id"] = pick(t, "provider_id", 1, 1, 1, 1, 1, 1, 1, 2)
 		m.drawn++
-		c.body["code"] = fmt.Sprint(pick(t, "user", "ann", "bob", "ann", "bob", "carol", "bad"), " ", pick(t, "code", m.drawn, m.drawn, m.drawn, 1))
+		c.body["code"] = fmt.Sprint(pick(t, "user", "ann", "bob", "ann", "bob", "carol", "bad"), " ", pick(t, "code", m.drawn, m.drawn, m.drawn, 1), m.companies[0].Code)
 		c.body["redirect_uri"] = pick(t, "redirect_uri", append(slices.Repeat([]string{modelRedirect}, 7), modelRedirect+"/")...)
 	case "auth/acceptdisclaimers":
 		accept()

@@ -186,7 +186,7 @@ const modelRedirect = "https://app.example.com/cb"
 
 func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 	m := &machine{clock: &clock{now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}, outbox: newOutbox()}
-	m.now, m.captchas = m.clock.now, map[string]time.Time{}
+	m.now, m.captchas, m.grants = m.clock.now, map[string]time.Time{}, map[string]time.Time{}
 	companies := map[string]*tenant.Company{}
 	for range 2 {
 		c := m.drawCompany(t)

@@ -25,12 +25,16 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 	}
 	m.mayLogIn(c)
 	grant := c.body["code"].(string)
-	if sent, again := c.company.grants[grant]; again && m.now.Before(sent.Add(time.Hour)) {
-		fail()
+	spend := func(grants map[string]time.Time) {
+		if sent, again := grants[grant]; again && m.now.Before(sent.Add(time.Hour)) {
+			fail()
+		}
+		grants[grant] = m.now
 	}
-	c.company.grants[grant] = m.now
+	spend(c.company.grants)
 	logins := c.company.budget("logins " + c.address)
 	logins.add(m.now, c.company.Limits.LoginsPerAddress)
+	spend(m.grants) // another company's provider may have got it
 	if c.broken {
 		logins.giveBack()
 		refuse("service.unavailable")

@@ -20,6 +20,7 @@ type model struct {
 	now       time.Time
 	companies []*modelCompany
 	captchas  map[string]time.Time // the responses that were used
+	grants    map[string]time.Time // the codes that were sent to a provider
 	stepUps   []*modelStepUp       // every one that was begun
 	sessions  []*modelSession      // every session there ever was, mailed links included, in the order of issue of their tokens
 
@@ -32,7 +33,7 @@ type modelCompany struct {
 	accounts []*modelAccount
 	unknown  map[string]*modelAttempts // by a login id that no account had when it was sent
 	budgets  map[string]*modelCount    // for SMS and mails, and for what an address may do
-	grants   map[string]time.Time      // the codes that were sent to the provider
+	grants   map[string]time.Time      // the codes that clients sent
 }
 
 type modelAccount struct {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -129,10 +130,15 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 // provider enforces it. By the same section, a code should be valid for ten minutes at
 // most.
 //
-// A code is spent for all providers. This defeats the mix-up attack, in which one
-// provider gets hold of a code of another and logs in with it (RFC 9700, section 4.4).
+// A code is spent for all providers of all companies. This defeats the mix-up attack, in
+// which one provider gets hold of a code of another and logs in with it (RFC 9700, section
+// 4.4).
 func spendGrant(ctx context.Context, c *session.Call, req *oauthRequest) error {
-	first, err := c.Spend(ctx, "grant", []byte(strings.TrimFunc(req.Code, isTrimmed)))
+	code := []byte(strings.TrimFunc(req.Code, isTrimmed))
+	first, err := c.Spend(ctx, "grant", code)
+	if first {
+		first, err = c.MarkUsed(ctx, limits.Mark("", "grant", code))
+	}
 	if err == nil && !first {
 		err = fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
 	}

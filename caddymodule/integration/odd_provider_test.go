@@ -130,7 +130,7 @@ func TestOddProviders(t *testing.T) {
 	company("redirected")
 	s := startSite(t, siteConfig{company: roomy, more: companies.String()})
 	login := func(name string) answer {
-		return s.postTo(name, testKey, "auth/oauth", "", fields{"provider_id": 1, "code": "any", "redirect_uri": redirect})
+		return s.postTo(name, testKey, "auth/oauth", "", fields{"provider_id": 1, "code": "of " + name, "redirect_uri": redirect})
 	}
 	for name := range oddProviders {
 		if a := login(name); a.Status != http.StatusOK {
