@@ -9,8 +9,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// challengeLife is how long a challenge is valid. It must be less than the time for which
-// limits.Mark remembers it.
+// challengeLife is how long a challenge is valid. It must be less than tokens.SpentMemory.
 const challengeLife = 5 * time.Minute
 
 // A Challenge is what a client needs to solve captcha pow, ready to be marshalled.

@@ -249,10 +249,6 @@ func (at *Attempt) MarkUsed(ctx context.Context, mark record.Counter, others ...
 	return err == nil, at.LimitError(err)
 }
 
-// spentMemory is how long a Mark is remembered. What it marks expires sooner, but perhaps by
-// the clock of another machine, which may be ahead.
-const spentMemory = time.Hour
-
 // Spend marks a secret that a client sent as used, on all nodes. It returns false if the
 // secret was used before. Each secret counts as a login of the address, so strangers
 // can't fill the store with marks. GiveBack refunds that login, but not the secret.
@@ -269,7 +265,7 @@ func (at *Attempt) Spend(ctx context.Context, name string, secret []byte) (first
 // MarkUsed.
 func Mark(company, name string, secret []byte) record.Counter {
 	hash := sha256.Sum256(secret)
-	return record.Counter{Key: Key(company, name, hex.EncodeToString(hash[:])), Limit: 1, Window: spentMemory}
+	return record.Counter{Key: Key(company, name, hex.EncodeToString(hash[:])), Limit: 1, Window: tokens.SpentMemory}
 }
 
 // RecordAddress records the outcome of an attempt for its address. It counts a wrong

@@ -15,7 +15,7 @@ import (
 
 // challengeTicket is so short that a response with an n of up to ten digits fits into one
 // block of SHA-256.
-var challengeTicket = ticket{random: 9, signature: 16}
+var challengeTicket = ticket{random: 9, signature: 16, once: true}
 
 // NewChallenge returns a challenge of a company that is valid until expires.
 func (k *Keys) NewChallenge(company string, expires time.Time) string {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // life is the lifetime of the challenges in these tests.
@@ -36,6 +38,22 @@ func leadingZeros(hash []byte) (n int) {
 		}
 	}
 	return n
+}
+
+// What works once is forgotten after SpentMemory, so it must expire before, whoever signed it.
+func TestWhatWorksOnceExpiresBeforeItIsForgotten(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	keys, err := NewKeys([]record.Secret{{Value: []byte("secret")}}, now)
+	must(t, err)
+	for ahead, want := range map[time.Duration]bool{life: true, SpentMemory: true, SpentMemory + time.Second: false, 100 * 365 * 24 * time.Hour: false} {
+		passkey := FormatPasskeyChallenge(keys.NewPasskeyChallenge("acme", 0, nil, now.Add(ahead)))
+		if _, ok := keys.OpenPasskeyChallenge("acme", 0, nil, passkey, now); ok != want {
+			t.Errorf("a passkey's challenge that expires in %v: %v", ahead, ok)
+		}
+		if _, ok := keys.VerifyWork("acme", 0, keys.NewChallenge("acme", now.Add(ahead))+".1", now); ok != want {
+			t.Errorf("a captcha's challenge that expires in %v: %v", ahead, ok)
+		}
+	}
 }
 
 // FuzzWork checks that only answers to the one challenge that was issued are

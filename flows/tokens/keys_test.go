@@ -41,7 +41,7 @@ func TestNamesInAStoreAreKeyed(t *testing.T) {
 // and tickets of the old one are refused, and what the store keeps still opens.
 func TestTwoSecretsOverlap(t *testing.T) {
 	begins := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
-	later := begins.Add(24 * time.Hour)
+	later := begins.Add(time.Minute)
 	secrets := []record.Secret{{Value: []byte("old")}, {Number: 1, Value: []byte("new"), Begins: begins}}
 	at := func(secrets []record.Secret, now time.Time) *Keys {
 		keys, err := NewKeys(secrets, now)

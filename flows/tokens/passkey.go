@@ -11,7 +11,7 @@ import (
 // The challenge of a passkey is itself the token that the client sends back with the
 // authenticator's answer.
 
-var passkeyTicket = ticket{random: 16, signature: sha256.Size} // WebAuthn, section 13.4.3
+var passkeyTicket = ticket{random: 16, signature: sha256.Size, once: true} // WebAuthn, section 13.4.3
 
 // NewPasskeyChallenge returns a challenge that is valid until expires. If account is 0,
 // it is for a login to the company, otherwise for a new passkey of the account with this
