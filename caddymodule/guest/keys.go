@@ -35,7 +35,10 @@ func HashKey(key string) (hash [sha256.Size]byte, err error) {
 		if err != nil || len(raw) != sha256.Size {
 			return hash, errors.New("sha256: must be followed by 64 hex digits")
 		}
-		return [sha256.Size]byte(raw), nil
+		if hash = [sha256.Size]byte(raw); hash == sha256.Sum256(nil) { // of a variable that was not set
+			return hash, errors.New("it is the SHA-256 of nothing; write that of a key")
+		}
+		return hash, nil
 	}
 	if key == "" {
 		return hash, errors.New("it is empty; write a key")

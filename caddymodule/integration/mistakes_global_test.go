@@ -20,7 +20,7 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		company  = "{\nmnemogate {\ncaptcha off\ncompany acme {\napi_key k\nOPTIONS\n}\n}\n}"                                                         // 6
 		site     = "{\nmnemogate {\ncompany acme {\napi_key k\ncaptcha off\n}\n}\n}\n\naccounts.internal:8443 {\nOPTIONS\n}"                          // 11
 		accounts = "{\nmnemogate {\ncompany acme {\napi_key k\ncaptcha off\n}\n}\n}\n\naccounts.internal:8443 {\nmnemogate_accounts {\nOPTIONS\n}\n}" // 12
-		hash     = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+		hash     = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b857"
 		key      = "{\nmnemogate {\ncompany acme {\napi_key k\ncaptcha off\n}\n}\n}\n\naccounts.internal:8443 {\nmnemogate_accounts {\nkey shop " + hash + " {\nOPTIONS\n}\n}\n}" // 13
 		shared   = "{\nmnemogate {\ncaptcha off\ncompany acme {\napi_key k\n}\ncompany beta {\napi_key k\n}\n}\n}\nhttp:// {\nmnemogate {\nOPTIONS\n}\n}"                         // 13
 		client   = "client_id a\nclient_secret b\nredirect_uri https://a.example\n"
@@ -257,16 +257,16 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{site, "mnemogate_accounts /x*", "key is missing"},
 		{site, "mnemogate_accounts a b", "wrong argument count"},
 		{accounts, "lock shop", "unrecognized subdirective"},
-		{accounts, `key "a shop" sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855`, "key a shop: its name must be 1 to 64 letters, digits, dots, _ and -, at Caddyfile:12"},
-		{accounts, "key shop sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\nkey shop {env.MNEMOGATE_TEST_SECRET}", "key shop: already specified; remove one, at Caddyfile:13"},
-		{accounts, "key shop sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\nkey crm sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "mnemogate_accounts: key shop: key crm is the same; give each its own"},
+		{accounts, `key "a shop" sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b857`, "key a shop: its name must be 1 to 64 letters, digits, dots, _ and -, at Caddyfile:12"},
+		{accounts, "key shop sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b857\nkey shop {env.MNEMOGATE_TEST_SECRET}", "key shop: already specified; remove one, at Caddyfile:13"},
+		{accounts, "key shop sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b857\nkey crm sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b857", "mnemogate_accounts: key shop: key crm is the same; give each its own"},
 		{accounts, "key shop {env.MNEMOGATE_TEST_EMPTY}", "mnemogate_accounts: key shop: {env.MNEMOGATE_TEST_EMPTY} is empty; give the variable its value"},
 		{accounts, "key shop sha256:1234", "key shop: sha256: must be followed by 64 hex digits, at Caddyfile:12"},
 		{key, "may read delete", `key shop: may: "delete" is unknown; choose from read, write, create, sessions, introspect, import, export, messages, issue and act, at Caddyfile:`},
 		{key, "may read read", "key shop: may: read appears twice; remove one"},
 		{key, "company umbrella", "mnemogate_accounts: key shop: company: umbrella is not configured; add it, or leave it out"},
 		{key, "role admin", "key shop: role: it does not belong here: write it into the directive mnemogate, in the block of a site"},
-		{whole, "accounts.internal:8443 {\nmnemogate_accounts {\nkey shop sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n}\n}", "mnemogate_accounts: configure the companies in the global option mnemogate"},
+		{whole, "accounts.internal:8443 {\nmnemogate_accounts {\nkey shop sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b857\n}\n}", "mnemogate_accounts: configure the companies in the global option mnemogate"},
 		// Errors of a site are the app's, or of what the site needs of it
 		{whole, "http:// {\nmnemogate\n}", "mnemogate: configure the companies in the global option mnemogate: app module mnemogate: module not configured, at Caddyfile:2"},
 		{whole, "{\nmnemogate {\ncompany acme {\napi_key k\ncaptcha off\ntexts nowhere\n}\n}\n}\nhttp:// {\nmnemogate\n}", "loading mnemogate app module: provision mnemogate: company acme: texts: reading the directory of texts nowhere: open .: no such file or directory; correct the path, at Caddyfile:6"},
