@@ -74,7 +74,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"mail", "zeta", "the secret has no whsec_ before it, so its characters are the key", "the base64 of the key"},
 		{"mail", "umbrella", "links go to the log", "configure mail smtp"},
 		{"sms", "acme", "the longest SMS with a code takes", "shorten the name"},
-		{"sms", "umbrella", "the secret: it has fewer than 12 characters", "generate a random one"},
+		{"sms", "umbrella", "the secret: it has fewer than 24 bytes", "generate a random one"},
 		{"sms_origin", "umbrella", "the longest SMS with a code takes", "shorten the name"},
 		{"sms", "umbrella", "anyone on the network path to gateway.invalid can read", "remove the word insecure"},
 		{"otp fixed", "umbrella", "anybody who knows the code needs no SMS to +37060012345", "when the review or test is over"},
@@ -151,7 +151,7 @@ func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 // like all others.
 func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
 	t.Parallel()
-	const shared = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	const shared = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b857"
 	port := fmt.Sprint(storetest.FreePorts(t, 1)[0])
 	s := startSite(t, siteConfig{
 		env:     []string{"MNEMOGATE_TEST_SHORT_KEY=elevenchars"},

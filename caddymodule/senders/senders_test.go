@@ -356,7 +356,8 @@ func TestWebhookErrorsNameTheirCause(t *testing.T) {
 }
 
 func TestAShortWebhookSecretIsWeak(t *testing.T) {
-	for secret, weak := range map[string]bool{"x": true, "whsec_eA==": true, "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 24)): false} {
+	of := func(bytes int) string { return "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, bytes)) }
+	for secret, weak := range map[string]bool{"x": true, "whsec_eA==": true, of(23): true, of(24): false} {
 		w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: "https://a.example", Secrets: []string{secret}}})
 		if got := slices.ContainsFunc(w.Weaknesses(), func(w guest.Weakness) bool {
 			return strings.Contains(w.Message, "fewer than") && strings.Contains(w.Advice, `"whsec_$(openssl`)

@@ -254,6 +254,9 @@ func ownHeader(name string) bool {
 // keyPrefix is the prefix of a Standard Webhooks secret. Base64 follows it.
 const keyPrefix = "whsec_"
 
+// minKeyBytes is how long the keys of Standard Webhooks must be.
+const minKeyBytes = 24
+
 // webhookKey returns the bytes of a Standard Webhooks secret.
 func webhookKey(secret string) ([]byte, error) {
 	if secret == "" {
@@ -373,8 +376,8 @@ func (w *webhook) Endpoint() string { return guest.HostPort(w.target) }
 // Weaknesses implements guest.Weak.
 func (w *webhook) Weaknesses() []guest.Weakness {
 	found := guest.HTTPWeakness(w.Insecure, w.URL)
-	if slices.ContainsFunc(w.keys, func(key []byte) bool { return guest.IsShortKey(string(key)) }) {
-		found = append(found, guest.Weakness{Message: "the secret: " + guest.ShortKey.Message, Advice: `generate a random one, for example with echo "whsec_$(openssl rand -base64 24)"`})
+	if slices.ContainsFunc(w.keys, func(key []byte) bool { return len(key) < minKeyBytes }) {
+		found = append(found, guest.Weakness{Message: fmt.Sprintf("the secret: it has fewer than %d bytes, the least in Standard Webhooks", minKeyBytes), Advice: `generate a random one, for example with echo "whsec_$(openssl rand -base64 24)"`})
 	}
 	if slices.ContainsFunc(w.Secrets, func(s string) bool { return !strings.HasPrefix(s, keyPrefix) }) {
 		found = append(found, guest.Weakness{
