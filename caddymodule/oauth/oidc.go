@@ -52,8 +52,9 @@ type OIDC struct {
 
 	// `off` for a provider that leaves the nonce out of its ID tokens, such as LinkedIn.
 	// One that is there must still be the client's. Then only PKCE ties a code to the
-	// browser that began the login. Default: an ID token must have the nonce that the client
-	// sends with the code, or none if it sends none.
+	// browser that began the login, so each start warns without require_pkce. LinkedIn
+	// refuses PKCE. Default: an ID token must have the nonce that the client sends with the
+	// code, or none if it sends none.
 	Nonce string `json:"nonce,omitempty"`
 	oauthClient
 
@@ -86,6 +87,7 @@ type keySet struct {
 	keys   oidc.KeySet
 	client *http.Client
 	made   time.Time
+	last   atomic.Pointer[[]issuerKey] // that the client has read
 }
 
 // How old the document may be for a login, and for client.json. Keys are as old as for a
@@ -168,7 +170,14 @@ func (p *OIDC) Endpoint() string { return guest.EndpointOf(p.Issuer) }
 
 // Weaknesses implements guest.Weak.
 func (p *OIDC) Weaknesses() []guest.Weakness {
-	return slices.Concat(guest.HTTPWeakness(p.Insecure, p.Issuer), p.returns(), p.expiring(p.now()))
+	found := slices.Concat(guest.HTTPWeakness(p.Insecure, p.Issuer), p.returns(), p.expiring(p.now()))
+	if p.Nonce == nonceOff && !p.RequirePKCE { // RFC 9700, section 2.1.1
+		found = append(found, guest.Weakness{
+			Message: "with nonce off, anyone who gets hold of a code of " + p.Name + " can log in with it",
+			Advice:  "add require_pkce, unless the provider refuses it, as LinkedIn does",
+		})
+	}
+	return found
 }
 
 // secretNotice is how long before its end to warn of a client secret.
@@ -375,8 +384,9 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 	if known := p.found.Load(); known != nil && known.KeysURL == at.KeysURL && at.read.Sub(known.made) < loginAge {
 		at.keySet = known.keySet
 	} else {
-		client := p.newReader(usableKeys)
-		at.keySet = &keySet{oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), client), at.KeysURL), client, at.read}
+		at.keySet = &keySet{made: at.read}
+		at.client = p.newReader(at.keySet.usable)
+		at.keys = oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), at.client), at.KeysURL)
 	}
 	var err error
 	if p.AuthStyle == "" {
@@ -496,6 +506,9 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 	}
 	if err := p.checkClaims(token, claims, grant.Nonce, p.now()); err != nil {
 		return tenant.OAuthUser{}, err
+	}
+	if p.Tenants != nil && !p.isKeyOf(ctx, at.keySet, token.Issuer, raw) {
+		return tenant.OAuthUser{}, providerFault("its ID token is signed with a key of another issuer")
 	}
 	user, err := newOAuthUser(token.Subject, claims.Email, claims.EmailVerified)
 	if at, _ := strconv.ParseFloat(fmt.Sprint(claims.AuthTime), 64); err == nil && 0 < at && at < 1<<40 {

@@ -387,6 +387,22 @@ func TestOIDCWithoutANonce(t *testing.T) {
 	}
 }
 
+// A code needs a nonce or PKCE (RFC 9700, section 2.1.1).
+func TestACodeWithoutNonceAndPKCEIsWarnedOf(t *testing.T) {
+	for _, c := range []struct {
+		nonce string
+		pkce  bool
+		warns bool
+	}{{"", false, false}, {nonceOff, true, false}, {nonceOff, false, true}} {
+		client := us
+		client.RequirePKCE = c.pkce
+		found := guesttest.MustStart(t, &OIDC{Issuer: "https://id.example", Nonce: c.nonce, oauthClient: client}).Weaknesses()
+		if len(found) > 0 != c.warns || c.warns && !strings.Contains(found[0].Advice, "require_pkce") {
+			t.Errorf("%v: %v", c, found)
+		}
+	}
+}
+
 func TestOIDCSaysWhenTheUserLoggedIn(t *testing.T) {
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for name, c := range map[string]struct {

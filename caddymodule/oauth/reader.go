@@ -81,15 +81,16 @@ func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufe
 // thumbprint says does not: the keys come from the provider itself.
 var keyMembers = []string{"kty", "kid", "alg", "use", "crv", "x", "y", "n", "e"}
 
-// usableKeys leaves the keys that can be read, as RFC 7517, section 5, wants. Otherwise
+// usable leaves the keys that can be read, as RFC 7517, section 5, wants. Otherwise
 // go-oidc would refuse all for one that a provider has for others.
-func usableKeys(text []byte) []byte {
+func (s *keySet) usable(text []byte) []byte {
 	var set, usable struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if json.Unmarshal(text, &set) != nil {
 		return text
 	}
+	var found []issuerKey
 	for _, raw := range set.Keys {
 		var all map[string]json.RawMessage
 		if json.Unmarshal(raw, &all) != nil {
@@ -102,9 +103,16 @@ func usableKeys(text []byte) []byte {
 			}
 		}
 		made, err := json.Marshal(key)
-		if err == nil && json.Unmarshal(made, new(jose.JSONWebKey)) == nil {
+		var read jose.JSONWebKey
+		if err == nil && json.Unmarshal(made, &read) == nil {
 			usable.Keys = append(usable.Keys, made)
+			of := issuerKey{key: read.Key}
+			_ = json.Unmarshal(all["issuer"], &of.issuer)
+			found = append(found, of)
 		}
+	}
+	if len(found) > 0 { // otherwise it may be an error, after which go-oidc keeps the keys it has
+		s.last.Store(&found)
 	}
 	made, _ := json.Marshal(usable) // it was JSON before: never fails
 	return made

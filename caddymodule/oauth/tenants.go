@@ -1,14 +1,21 @@
 package oauth
 
 import (
+	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/coreos/go-oidc/v3/oidc"
 )
 
 // Microsoft's issuers can stand for many tenants. Their ID tokens are issued by one of
 // them: the word in the address, or {tenantid} in the document, stands for its id.
+//
+// A user is known by the sub alone, not by the tenant and the sub. So this relies on
+// Microsoft, which makes each sub itself, to give none to two users.
 const (
 	tenantID  = "{tenantid}"
 	anyTenant = "any"
@@ -38,6 +45,25 @@ func (p *OIDC) tenantOf(issuer string) string {
 		return ""
 	}
 	return id
+}
+
+// An issuerKey is a public key that Microsoft may have for one tenant alone.
+type issuerKey struct {
+	key    crypto.PublicKey
+	issuer any // a string, with {tenantid} if it is for all tenants; nil if it is not named
+}
+
+// isKeyOf reports whether a verified ID token of the issuer is signed with a key that is the
+// issuer's, or names none. Otherwise a key of one tenant could sign for another.
+func (p *OIDC) isKeyOf(ctx context.Context, s *keySet, issuer, raw string) bool {
+	var its oidc.StaticKeySet
+	for _, k := range *s.last.Load() {
+		if k.issuer == nil || k.issuer == issuer || k.issuer == p.template {
+			its.PublicKeys = append(its.PublicKeys, k.key)
+		}
+	}
+	_, err := its.VerifySignature(ctx, raw)
+	return err == nil
 }
 
 // checkTenants refuses an issuer with which no login, or anybody's login, would succeed.

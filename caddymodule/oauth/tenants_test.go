@@ -1,13 +1,17 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -104,6 +108,53 @@ func TestOIDCOfManyTenants(t *testing.T) {
 	p := guesttest.MustStart(t, &OIDC{Issuer: f.URL + "/common/v2.0", Tenants: []string{anyTenant}, oauthClient: us})
 	if _, err := p.Exchange(t.Context(), grant); err == nil || !strings.Contains(err.Error(), "which must be written exactly so") {
 		t.Errorf("the document of another issuer: %v", err)
+	}
+}
+
+// A key of Microsoft that names its issuer counts for that one alone (RFC 8725, section 3.8),
+// even if another key has its kid.
+func TestOIDCAKeyCountsForItsIssuer(t *testing.T) {
+	for name, c := range map[string]struct {
+		issuer any // of the key that signs; nil: it names none
+		kid    string
+		ok     bool
+	}{
+		"none":           {nil, "RS256", true},
+		"any tenant":     {"/" + tenantID + "/v2.0", "RS256", true},
+		"its tenant":     {"/" + ours + "/v2.0", "RS256", true},
+		"another tenant": {"/" + personal + "/v2.0", "RS256", false},
+		"one kid":        {"/" + personal + "/v2.0", "", false},
+		"no text":        {1, "RS256", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newIssuer(t)
+			f.kid = c.kid
+			f.handlers["/common/v2.0"+document] = func(w http.ResponseWriter, r *http.Request) {
+				r.URL.Path = document
+				f.ServeHTTP(w, r)
+			}
+			f.handlers["/keys"] = func(w http.ResponseWriter, _ *http.Request) {
+				var keys []map[string]any
+				for alg, key := range testKeys() {
+					var members map[string]any
+					text, _ := jose.JSONWebKey{Key: key.Public(), KeyID: cmp.Or(c.kid, "same")}.MarshalJSON()
+					json.Unmarshal(text, &members)
+					if path, ok := c.issuer.(string); ok && alg == f.alg {
+						members["issuer"] = f.URL + path
+					} else if alg == f.alg && c.issuer != nil {
+						members["issuer"] = c.issuer
+					}
+					keys = append(keys, members)
+				}
+				json.NewEncoder(w).Encode(map[string]any{"keys": keys})
+			}
+			f.discovery = func(doc map[string]any) { doc["issuer"] = f.URL + "/" + tenantID + "/v2.0" }
+			maps.Copy(f.claims, map[string]any{"iss": f.URL + "/" + ours + "/v2.0", "tid": ours})
+			p := guesttest.MustStart(t, &OIDC{Issuer: f.URL + "/common/v2.0", Tenants: []string{anyTenant}, oauthClient: us})
+			if user, err := p.Exchange(t.Context(), grant); (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "a key of another issuer") {
+				t.Errorf("got %+v, %v", user, err)
+			}
+		})
 	}
 }
 
