@@ -3,6 +3,7 @@ package integration
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -187,47 +188,56 @@ func TestBrowserLogsInWithEachProviderOfThePage(t *testing.T) {
 	if len(rows) != len(likeProviders) {
 		t.Errorf("the page has %d providers, and the test %d", len(rows), len(likeProviders))
 	}
-	for name, row := range rows {
-		t.Run(name, func(t *testing.T) {
+	known := strings.NewReplacer("<realm>", "customers", "<tenant id>...", microsoftTenant)
+	providers, without := map[string]*openID{}, map[string]string{} // by company
+	s := startBrowserSiteAt(t, []string{"MNEMOGATE_PEER_SECRET=" + peerSecret}, newBrowserApp(t), func(s *site) siteConfig {
+		config := siteConfig{company: "captcha off"}
+		for name, row := range rows {
 			as := likeProviders[name]
-			var provider *openID
-			var config func(without string) siteConfig
-			s := startBrowserSiteAt(t, []string{"MNEMOGATE_PEER_SECRET=" + peerSecret}, newBrowserApp(t), func(s *site) siteConfig {
-				page := s.URL + "/acme/login"
-				provider = startOpenIDLike(t, as.like, page)
-				known := strings.NewReplacer("<realm>", "customers", "<tenant id>...", microsoftTenant)
-				config = func(without string) siteConfig {
-					block := slices.DeleteFunc(slices.Clone(row), func(option string) bool { return option == without })
-					if without != "" && len(block) == len(row) {
-						t.Errorf("the page does not say %s", without)
-					}
-					options := anySite.ReplaceAllString(known.Replace(strings.Join(block[1:], "\n")), provider.Issuer)
-					first := anySite.ReplaceAllString(known.Replace(block[0]), provider.Issuer)
-					return siteConfig{handler: "login_page", company: people + account("sam", "identity 1 "+cmp.Or(as.subject, "sam-at-provider")) +
-						fmt.Sprintf("oauth 1 %s {\nclient_id mnemogate\nclient_secret {env.MNEMOGATE_PEER_SECRET}\nredirect_uri %s\n%s\n}", first, page, options)}
-				}
-				return config("")
-			})
-			visits := func(s *site) *tab {
-				b := newBrowser(t)
-				b.loud = true // the provider's pages may have errors
-				b.open(s.URL + "/home?x=1#y")
-				b.waits(`document.querySelector('#screen .other') !== null`)
-				b.eval(`document.querySelector('#screen .other').click()`)
-				b.waits(`location.origin === ` + quote(provider.Issuer) + ` && document.body !== null && document.readyState === 'complete'`)
-				return b
-			}
-			b := visits(s)
-			b.logsInAtProvider("sam-at-provider")
-			b.isUser("sam")
-			b.waits(`location.pathname + location.search + location.hash === '/home?x=1#y'`)
+			page := func(company string) string { return s.URL + "/" + company + "/login" }
+			lacking := func(option string) string { return name + "-" + strings.Fields(option)[0] }
+			pages := []string{page(name)}
 			for _, option := range as.needs {
-				must(t, s.reload(config(option)))
-				b := visits(s)
-				if option == "response_mode form_post" {
-					b.waits(`document.body.innerText.includes('response_mode must be form_post')`)
-					continue
+				pages = append(pages, page(lacking(option)))
+			}
+			provider := startOpenIDLike(t, as.like, pages...)
+			company := func(company, option string) {
+				providers[company], without[company] = provider, option
+				block := slices.DeleteFunc(slices.Clone(row), func(o string) bool { return o == option })
+				if option != "" && len(block) == len(row) {
+					t.Errorf("the page does not say %s", option)
 				}
+				for i := range block {
+					block[i] = anySite.ReplaceAllString(known.Replace(block[i]), provider.Issuer)
+				}
+				config.more += fmt.Sprintf("company %s {\napi_key off\ncaptcha off\noauth 1 %s {\nclient_id mnemogate\nclient_secret {env.MNEMOGATE_PEER_SECRET}\nredirect_uri %s\n%s\n}\n%s}\n",
+					company, block[0], page(company), strings.Join(block[1:], "\n"), account("sam", "identity 1 "+cmp.Or(as.subject, "sam-at-provider")))
+			}
+			company(name, "")
+			for _, option := range as.needs {
+				company(lacking(option), option)
+			}
+		}
+		config.handler = "login_page " + strings.Join(slices.Sorted(maps.Keys(providers)), " ")
+		return config
+	})
+	for company, provider := range providers {
+		t.Run(company, func(t *testing.T) {
+			b := newBrowser(t)
+			b.loud = true // the provider's pages may have errors
+			path := "/" + company + "/home?x=1#y"
+			b.open(s.URL + path)
+			b.waits(`document.querySelector('#screen .other') !== null`)
+			b.eval(`document.querySelector('#screen .other').click()`)
+			b.waits(`location.origin === ` + quote(provider.Issuer) + ` && document.body !== null && document.readyState === 'complete'`)
+			switch without[company] {
+			case "":
+				b.logsInAtProvider("sam-at-provider")
+				b.isUser("sam")
+				b.waits(`location.pathname + location.search + location.hash === ` + quote(path))
+			case "response_mode form_post":
+				b.waits(`document.body.innerText.includes('response_mode must be form_post')`)
+			default:
 				b.logsInAtProvider("sam-at-provider")
 				b.shows(".alert p", "error.auth.oauth.failed")
 			}
