@@ -21,6 +21,9 @@ import (
 // data apart: see redis.Store.SetDeployment. Its errors are those of Secrets.
 func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
 	secrets, err := accounts.Secrets(ctx)
+	if err == nil {
+		err = record.CheckSecrets(secrets)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package assertion
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -187,7 +188,7 @@ func TestALeakedKeyIsWithdrawn(t *testing.T) {
 	published(t, one, "acme")
 	c.advance(30 * time.Second) // the nodes read the keys at different times
 	published(t, two, "acme")
-	must(t, accounts.AddSecret(bg, record.Secret{Number: 1, Value: []byte("new"), Begins: c.now().Add(time.Minute)}))
+	must(t, accounts.AddSecret(bg, record.Secret{Number: 1, Value: bytes.Repeat([]byte("n"), 32), Begins: c.now().Add(time.Minute)}))
 	backend, withdrawn := published(t, one, "acme"), time.Duration(0)
 	for minute := range 90 {
 		if minute%5 == 0 {

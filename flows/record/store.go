@@ -3,7 +3,8 @@
 //
 // To write a store, start with Accounts and Sessions: a store must keep every promise
 // in their comments. Account, Session and Event are what they store. Outbox, History,
-// Census, SigningKeys, Feed and Recaller are optional.
+// Census, SigningKeys, Feed and Recaller are optional. A store bounds each call with
+// StoreContext, and calls whose context IsYielding use half of its connections at most.
 package record
 
 import (
@@ -90,6 +91,15 @@ type Secret struct {
 	Number int64
 	Value  []byte
 	Begins time.Time // zero for number 0
+}
+
+// CheckSecrets refuses secrets that a store can't have made. Without it, keys could be
+// derived from nothing.
+func CheckSecrets(secrets []Secret) error {
+	if len(secrets) == 0 || slices.ContainsFunc(secrets, func(s Secret) bool { return len(s.Value) != 32 }) {
+		return fmt.Errorf("%w: its secrets are missing, or not of 32 bytes", ErrDamaged)
+	}
+	return nil
 }
 
 // An AccountReader finds accounts. Each comes with its FailureCounts.
@@ -495,7 +505,8 @@ type Feed interface {
 	// Flush reports that earlier events may have been missed.
 	Flush()
 	// SetLease says until when the feed can be relied on: after that, events may
-	// have been missed. The zero time ends the lease. A Feed starts without one.
+	// have been missed. That is at most FeedLease after the store was certainly heard, by
+	// this node's clock. The zero time ends the lease. A Feed starts without one.
 	SetLease(until time.Time)
 }
 

@@ -107,6 +107,9 @@ type Rekeyed struct {
 // sealed with it. Its event is emitted if it stores a secret.
 func (s *Secrets) Rekey(ctx context.Context, event record.Event) (done Rekeyed, err error) {
 	secrets, err := s.Accounts.Secrets(ctx)
+	if err == nil {
+		err = record.CheckSecrets(secrets)
+	}
 	if err != nil {
 		return done, wire.Unavailable("loading the store's secrets", err)
 	}

@@ -43,7 +43,7 @@ func leadingZeros(hash []byte) (n int) {
 // What works once is forgotten after SpentMemory, so it must expire before, whoever signed it.
 func TestWhatWorksOnceExpiresBeforeItIsForgotten(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	keys, err := NewKeys([]record.Secret{{Value: []byte("secret")}}, now)
+	keys, err := NewKeys([]record.Secret{{Value: make([]byte, 32)}}, now)
 	must(t, err)
 	for ahead, want := range map[time.Duration]bool{life: true, SpentMemory: true, SpentMemory + time.Second: false, 100 * 365 * 24 * time.Hour: false} {
 		passkey := FormatPasskeyChallenge(keys.NewPasskeyChallenge("acme", 0, nil, now.Add(ahead)))

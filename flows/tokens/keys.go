@@ -61,8 +61,11 @@ const Overlap = time.Hour
 // and tickets are those of the current secret, of the one before it until Overlap has
 // passed, and of one that begins soon: another node's clock may be ahead.
 func NewKeys(secrets []record.Secret, now time.Time) (*Keys, error) {
+	err := record.CheckSecrets(secrets)
+	if err != nil {
+		return nil, err
+	}
 	k := &Keys{}
-	var err error
 	current := len(secrets) - 1
 	for current > 0 && now.Before(secrets[current].Begins) {
 		current--

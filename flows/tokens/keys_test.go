@@ -1,6 +1,8 @@
 package tokens
 
 import (
+	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -15,12 +17,24 @@ func keysOf(secret string) (*Keys, error) {
 	return NewKeys([]record.Secret{{Value: []byte(secret)}}, time.Time{})
 }
 
+// A store that loses its secrets, or a part of them, gives no keys that everybody knows.
+func TestKeysAreMadeOfWholeSecrets(t *testing.T) {
+	whole := record.Secret{Value: make([]byte, 32)}
+	for name, secrets := range map[string][]record.Secret{
+		"none": nil, "an empty one": {{}}, "half of one": {{Value: make([]byte, 16)}}, "a second one that is empty": {whole, {Number: 1}},
+	} {
+		if keys, err := NewKeys(secrets, time.Time{}); keys != nil || !errors.Is(err, record.ErrDamaged) {
+			t.Errorf("%s: got %v, %v", name, keys, err)
+		}
+	}
+}
+
 // What is stored under these names can't be found without the store's secret, and is
 // another company's under another name.
 func TestNamesInAStoreAreKeyed(t *testing.T) {
 	keys, err := keysOf(string(make([]byte, 32)))
 	must(t, err)
-	other, err := keysOf("another store's secret")
+	other, err := keysOf("the secret of another deployment")
 	must(t, err)
 	for what, name := range map[string]func(k *Keys, company string) string{
 		"CounterName":   func(k *Keys, company string) string { return k.CounterName(company + "/+37060000001") },
@@ -42,7 +56,7 @@ func TestNamesInAStoreAreKeyed(t *testing.T) {
 func TestTwoSecretsOverlap(t *testing.T) {
 	begins := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	later := begins.Add(time.Minute)
-	secrets := []record.Secret{{Value: []byte("old")}, {Number: 1, Value: []byte("new"), Begins: begins}}
+	secrets := []record.Secret{{Value: bytes.Repeat([]byte("o"), 32)}, {Number: 1, Value: bytes.Repeat([]byte("n"), 32), Begins: begins}}
 	at := func(secrets []record.Secret, now time.Time) *Keys {
 		keys, err := NewKeys(secrets, now)
 		must(t, err)

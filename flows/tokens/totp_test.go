@@ -12,7 +12,7 @@ import (
 func FuzzSealedSecrets(f *testing.F) {
 	keys, err := keysOf(string(make([]byte, 32)))
 	must(f, err)
-	other, err := keysOf("another store's secret")
+	other, err := keysOf("the secret of another deployment")
 	must(f, err)
 	f.Add("acme", []byte("12345678901234567890"), 3, byte(1))
 	f.Add("", []byte{}, 40, byte(0x80))
