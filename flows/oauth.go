@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -106,7 +105,7 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 	if err := spendGrant(ctx, c, req); err != nil {
 		return tenant.OAuthUser{}, err
 	}
-	user, err := config.Provider.Exchange(ctx, tenant.OAuthGrant{
+	grant := tenant.OAuthGrant{
 		Code:         req.Code,
 		RedirectURI:  req.RedirectURI,
 		CodeVerifier: req.CodeVerifier,
@@ -115,12 +114,15 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 			_, err := s.Accounts.ByIdentity(ctx, c.Company.Code, record.Identity{Provider: req.ProviderID, Subject: subject})
 			return err == nil
 		},
+	}
+	user, err := session.Ask(ctx, session.AskLimit, func(ctx context.Context) (tenant.OAuthUser, error) {
+		return config.Provider.Exchange(ctx, grant)
 	})
 	switch {
 	case err != nil && !errors.Is(err, wire.ErrOAuthFailed):
 		return tenant.OAuthUser{}, wire.Unavailable("asking the provider", err)
-	case err == nil && (user.Subject == "" || !utf8.ValidString(user.Subject)): // not every store can keep invalid UTF-8
-		return tenant.OAuthUser{}, wire.ErrOAuthFailed
+	case err == nil && !record.IsSubject(user.Subject):
+		return tenant.OAuthUser{}, fmt.Errorf("%w: the provider names the user in a way that can't be kept", tenant.ErrProviderFault)
 	}
 	return user, err
 }

@@ -93,6 +93,8 @@ func TestOAuthRefusals(t *testing.T) {
 		"refused":                {err: wire.ErrOAuthFailed, want: wire.ErrOAuthFailed, asked: true},
 		"down":                   {err: errDown, want: wire.ErrUnavailable, asked: true},
 		"nobody":                 {user: tenant.OAuthUser{Email: email, EmailVerified: true}, want: wire.ErrOAuthFailed, asked: true},
+		"a subject too long":     {user: tenant.OAuthUser{Subject: strings.Repeat("x", 256)}, want: wire.ErrOAuthFailed, asked: true},
+		"a subject of two lines": {user: tenant.OAuthUser{Subject: "a\nb"}, want: wire.ErrOAuthFailed, asked: true},
 		"unknown":                {user: tenant.OAuthUser{Subject: "bob", Email: email, EmailVerified: true}, want: wire.ErrOAuthNotFound, asked: true},
 		"another spelling":       {user: tenant.OAuthUser{Subject: "Alice"}, want: wire.ErrOAuthNotFound, asked: true},
 	} {

@@ -366,7 +366,7 @@ type countedReceiver struct {
 // Deliver implements tenant.EventReceiver.
 func (r countedReceiver) Deliver(ctx context.Context, e record.OutboxEvent) error {
 	err := r.EventReceiver.Deliver(guest.WithTraceparent(ctx, e.Traceparent), e)
-	if err != nil && ctx.Err() != nil {
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return err // this node ends the delivery: the receiver has not failed
 	}
 	result := orFailed("delivered", err)

@@ -98,13 +98,15 @@ func TestPasswordsOfAnOldSystemAreCounted(t *testing.T) {
 	}
 }
 
-// A receiver whose delivery a reload ends has not failed.
+// A receiver whose delivery a reload ends has not failed. One that was too slow has.
 func TestDeliveriesThatEndAreNotCounted(t *testing.T) {
 	failed := deliveries.WithLabelValues("reloading", "failed")
 	c := counted(tenant.Company{Code: "reloading", Events: tenant.Events{Receiver: deaf{}}})
 	ended, end := context.WithCancel(t.Context())
 	end()
-	for ctx, want := range map[context.Context]float64{ended: 0, t.Context(): 1} {
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	for ctx, want := range map[context.Context]float64{ended: 0, late: 1, t.Context(): 1} {
 		count := func() float64 {
 			m := new(dto.Metric)
 			must(t, failed.Write(m))

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,8 @@ const (
 func errorSite(t *testing.T) *site {
 	const bob = "account bob {\nphone +37060000002\n}\n}\n"
 	return startSite(t, siteConfig{
+		stores: "store bomb DIR/mnemogate.db",
+		env:    []string{bombsVar + "=" + filepath.Join(shortTempDir(t), "armed")},
 		global: `captcha static ` + human + `
 		limits {
 			captcha_after 2
@@ -196,8 +199,13 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 		{"gateway that is down", wire.ErrUnavailable, nil, func() answer {
 			return post("down", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
 		}},
-		{"a defect", wire.ErrService, nil, func() answer {
+		{"gateway with a defect", wire.ErrUnavailable, nil, func() answer {
 			return post("broken", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
+		}},
+		{"a defect", wire.ErrService, nil, func() answer {
+			bombSite{s}.arm("accounts.ByLoginID")
+			defer bombSite{s}.arm()
+			return call("auth/login", "", fields{"login_id": "frank"})
 		}},
 
 		{"the app that the next login needs", wire.ErrConflict, nil, func() answer {
@@ -247,8 +255,12 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 // has it.
 func TestADefectIsCounted(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: "captcha off\nsms panic\n" + account("alice", "") + "account bob {\nphone +37060000002\n}\n", handler: "self_service"})
+	s := bombSite{startSite(t, siteConfig{
+		stores: "store bomb DIR/mnemogate.db", env: []string{bombsVar + "=" + filepath.Join(shortTempDir(t), "armed")},
+		company: "captcha off\n" + account("alice", ""), handler: "self_service",
+	})}
 	token := s.login("alice")
+	s.arm("sessions.Charge")
 	defects := func() float64 { return s.scrape()["mnemogate_defects_total"] }
 	for i, ask := range []func(){
 		func() { s.post("auth/login", "", fields{"login_id": "+37060000002"}).want(wire.ErrService) },
@@ -261,6 +273,7 @@ func TestADefectIsCounted(t *testing.T) {
 			t.Errorf("request %d: %v defects are counted", i, defects())
 		}
 	}
+	s.arm()
 	s.cli("", "doctor").want(1, ", 3 requests got service.error")
 	s.audits(1, `"msg":"mnemogate.login.failure"`)
 	s.audits(1, `"msg":"mnemogate.account.change_failed"`)

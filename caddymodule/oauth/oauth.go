@@ -17,7 +17,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -26,6 +25,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/causes"
@@ -34,7 +34,6 @@ import (
 const (
 	defaultOAuthTimeout = caddy.Duration(5 * time.Second)
 	maxOAuthAnswer      = 1 << 20
-	maxSubject          = 255 // OpenID Connect Core, section 2, sub
 	clockSkew           = 5 * time.Minute
 )
 
@@ -406,15 +405,10 @@ func requestFailed(err error) bool {
 	return ok || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// usableSubject reports whether a store can keep the subject.
-func usableSubject(s string) bool {
-	return s != "" && len(s) <= maxSubject && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
-}
-
 // newOAuthUser refuses a subject that can't be stored, and drops an email that is no text or
 // not valid.
 func newOAuthUser(subject string, email, verified any) (tenant.OAuthUser, error) {
-	if !usableSubject(subject) {
+	if !record.IsSubject(subject) {
 		return tenant.OAuthUser{}, providerFault("the provider names the user in a way that can't be kept")
 	}
 	address, _ := email.(string)

@@ -196,7 +196,11 @@ func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.Outb
 			return done, 0, tries, nil // the claim may expire before the queue is acknowledged
 		}
 		// Even of a type that is no longer listed: this node may have the older configuration.
-		err := panics.Contain(func() error { return c.Events.Receiver.Deliver(ctx, e) })
+		err := panics.Contain(func() error {
+			ctx, cancel := context.WithTimeout(ctx, c.Events.Timeout)
+			defer cancel()
+			return c.Events.Receiver.Deliver(ctx, e)
+		})
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return done, 0, tries, nil

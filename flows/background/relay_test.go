@@ -120,6 +120,26 @@ func TestSendEventsIsCutOff(t *testing.T) {
 	}
 }
 
+// A receiver that only ends with its context has failed after its timeout.
+func TestADeliveryEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		relay := &Relay{Log: slog.New(slog.DiscardHandler), Now: time.Now}
+		company := &tenant.Company{Events: tenant.Events{Receiver: hanging{}, Timeout: time.Second, Retry: time.Second}}
+		q := record.OutboxQueue{Until: time.Now().Add(time.Hour), Events: []record.OutboxEvent{{Number: 1, Type: record.TypeAccountChanged, At: time.Now()}}}
+		began := time.Now()
+		if _, pause, tries, _ := relay.sendEvents(t.Context(), company, q); pause != time.Second || tries != 1 || time.Since(began) != time.Second {
+			t.Errorf("got pause %v, tries %d after %v", pause, tries, time.Since(began))
+		}
+	})
+}
+
+type hanging struct{}
+
+func (hanging) Deliver(ctx context.Context, _ record.OutboxEvent) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // A fullOutbox has any number of queues that are due. While full is set, its store
 // accepts claims but no other writes.
 type fullOutbox struct {

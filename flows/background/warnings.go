@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -33,11 +34,15 @@ func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
 }
 
 // Unanswered warns if err is wire.ErrUnavailable, unless the client has disconnected. The line
-// has the ref of err, if there is one.
+// has the ref of err, if there is one. A panic is logged as such.
 func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
 	if errors.Is(err, wire.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 		if ref := wire.RefOf(err); ref != "" {
 			args = append(args, "ref", ref)
+		}
+		if p, ok := errors.AsType[*panics.Error](err); ok {
+			p.Log(log, args...)
+			return
 		}
 		w.Warn(log, "a service did not answer", append(args, "error", err)...)
 	}

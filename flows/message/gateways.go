@@ -9,17 +9,19 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 // A FinalError is the error of a Sender whose gateway answered that it will not take the
 // message. No other gateway is asked.
 type FinalError struct {
 	Err  error
-	Gone bool // it wants no more messages at all (410 of HTTP)
+	Gone bool // of the built-in receiver of events: it wants no more at all (410 of HTTP)
 }
 
 // Error implements error.
-func (e *FinalError) Error() string { return e.Err.Error() }
+func (e *FinalError) Error() string { return textOf(e.Err, "the gateway does not take it") }
 
 // Unwrap returns the cause.
 func (e *FinalError) Unwrap() error { return e.Err }
@@ -40,6 +42,7 @@ func (g *Gateway) serves(to string) bool {
 // Bounds of Gateways (contract, section 27).
 const (
 	inAll     = 10 * time.Second // for all gateways of a message together, where there are several
+	inOne     = time.Minute      // for one alone
 	askedLast = 30 * time.Second // for a gateway that failed
 )
 
@@ -80,18 +83,18 @@ func Reaches(s Sender, prefix string) bool {
 // Send implements Sender. If several gateways failed, its error is a LaterError only if none
 // of them can have taken the message.
 func (g Gateways) Send(ctx context.Context, m Message) error {
-	client := ctx
+	client, limit := ctx, inOne
 	if len(g) > 1 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, inAll)
-		defer cancel()
+		limit = inAll
 	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	failed := errors.New("no gateway serves this phone: add its calling code to countries of one")
 	for i, gateway := range g.Serving(m.To) {
 		if i > 0 && ctx.Err() != nil {
 			break // there is no time to ask this one, so it has not failed
 		}
-		err := gateway.Send(ctx, m)
+		err := panics.Contain(func() error { return gateway.Send(ctx, m) })
 		if asked, ok := ctx.Value(askedKey{}).(func(string, error)); ok {
 			asked(gateway.Name, err)
 		}

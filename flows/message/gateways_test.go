@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 type senderFunc func(context.Context, Message) error
@@ -69,6 +71,30 @@ func TestGatewaysAreAskedInOrder(t *testing.T) {
 	}
 }
 
+// A gateway that panics is one that failed: the next one is asked. The error has no value of
+// the panic.
+func TestAGatewayThatPanicsHasFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bomb := &Gateway{Name: "bomb", Sender: senderFunc(func(context.Context, Message) error { panic("hunter2") })}
+		good := &Gateway{Name: "good", Sender: senderFunc(func(context.Context, Message) error { return nil })}
+		g := Gateways{bomb, good}
+		if err := g.Send(t.Context(), Message{}); err != nil || g.Serving("")[0] != good {
+			t.Errorf("%v, and %s is asked next", err, g.Serving("")[0].Name)
+		}
+		if _, ok := errors.AsType[*panics.Error](Gateways{bomb}.Send(t.Context(), Message{})); !ok {
+			t.Error("the panic of the only gateway is lost")
+		}
+	})
+}
+
+func TestAnErrorNeedsNoCause(t *testing.T) {
+	for _, err := range []error{&LaterError{Wait: time.Minute}, &FinalError{}} {
+		if err.Error() == "" {
+			t.Errorf("%T says nothing", err)
+		}
+	}
+}
+
 // If all ask for time, the one that asks for less counts.
 func TestTheSoonestGatewaySaysHowLongToWait(t *testing.T) {
 	asks := func(wait time.Duration) *Gateway {
@@ -96,6 +122,17 @@ func TestAPhoneHasTheGatewaysOfItsCountry(t *testing.T) {
 	if !Serves(Gateways{{}}, "+4915112345678") {
 		t.Error("a gateway without countries serves all")
 	}
+}
+
+// One gateway alone has a minute, if it does not give up before.
+func TestAGatewayHasAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		hangs := senderFunc(func(ctx context.Context, _ Message) error { <-ctx.Done(); return ctx.Err() })
+		if err := (Gateways{{Sender: hangs}}).Send(t.Context(), Message{}); err == nil || time.Since(began) != time.Minute {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
 }
 
 // All gateways together have 10 s. A client that gives up is no failure of a gateway.

@@ -12,8 +12,13 @@ import (
 )
 
 // A Sender delivers SMS or mails. Send returns nil once the gateway has accepted the
-// message. It enforces its own timeout and may be called concurrently. Its errors are for
-// the log and must not contain a code or link.
+// message, a FinalError if the gateway refuses this message, and a LaterError if it certainly
+// did not take it. After any other error the next gateway is asked, so that the message may be
+// sent twice, and this one is asked last for 30 s.
+//
+// Send enforces its own timeout: ctx ends after a minute, or after 10 s if there are several
+// gateways, but not when the client hangs up. Send may be called concurrently. Its errors are
+// for the log and must not contain a code or link.
 type Sender interface {
 	Send(ctx context.Context, m Message) error
 }
@@ -27,10 +32,18 @@ type LaterError struct {
 }
 
 // Error implements error.
-func (e *LaterError) Error() string { return e.Err.Error() }
+func (e *LaterError) Error() string { return textOf(e.Err, "the gateway may take it later") }
 
 // Unwrap returns the cause.
 func (e *LaterError) Unwrap() error { return e.Err }
+
+// textOf returns the text of a cause, or what is known without one.
+func textOf(cause error, known string) string {
+	if cause == nil {
+		return known
+	}
+	return cause.Error()
+}
 
 // RetryAfter implements wire.Waiter.
 func (e *LaterError) RetryAfter() time.Duration { return e.Wait }

@@ -135,6 +135,11 @@ const (
 	MaxSubject  = 255
 )
 
+// IsSubject reports whether every store can keep s as the Subject of an Identity.
+func IsSubject(s string) bool {
+	return s != "" && len(s) <= MaxSubject && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
 // Compare orders the identities of an account.
 func (i Identity) Compare(j Identity) int {
 	return cmp.Or(cmp.Compare(i.Provider, j.Provider), cmp.Compare(i.Subject, j.Subject))

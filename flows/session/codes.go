@@ -106,7 +106,7 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 		return nil
 	}
 	ctx = message.WhenAsked(context.WithoutCancel(ctx), func(gateway string, _ error) { c.gateway = gateway })
-	err := send(ctx)
+	err := notByClient(send(ctx))
 	if err == nil {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
@@ -80,12 +81,21 @@ func (m *Messenger) send(ctx context.Context, company *tenant.Company, sender me
 	if err := company.Texts.Render(&msg, m.Now(), a.Locale, company.Locale); err != nil {
 		return fmt.Errorf("filling in the text of %s: %w", msg.Type, err)
 	}
-	if m.Sent != nil {
-		ctx = message.WhenAsked(ctx, func(gateway string, err error) { m.Sent(msg, gateway, err) })
-	}
+	var panicked *panics.Error
+	ctx = message.WhenAsked(ctx, func(gateway string, err error) {
+		if p, ok := errors.AsType[*panics.Error](err); ok {
+			panicked = p
+		}
+		if m.Sent != nil {
+			m.Sent(msg, gateway, err)
+		}
+	})
 	wait := firstRetry
 	for more := message.IsNotice(msg.Type); ; wait = min(2*wait, lastRetry) {
-		err := sender.Send(ctx, msg)
+		err := hush(sender.Send(ctx, msg), msg)
+		if _, told := errors.AsType[*panics.Error](err); panicked != nil && !told { // another gateway was asked after it
+			panicked.Log(m.Log, "doing", "sending a message", "company", company.Code, "account", a.Mnemocode, "type", msg.Type)
+		}
 		later, ok := errors.AsType[*message.LaterError](err)
 		if !ok || !more || ctx.Err() != nil {
 			return err
@@ -95,6 +105,23 @@ func (m *Messenger) send(ctx context.Context, company *tenant.Company, sender me
 		}
 		sender = m.present(company, sender, msg.To)
 	}
+}
+
+// A hushed error is one whose text must not be logged.
+type hushed struct{ error }
+
+func (hushed) Error() string {
+	return "the gateway's error is not shown, because it contains the code or link"
+}
+
+func (h hushed) Unwrap() error { return h.error }
+
+// hush hides the text of a gateway's error if it contains the message's code or link.
+func hush(err error, m message.Message) error {
+	if err != nil && (m.Code != "" && strings.Contains(err.Error(), m.Code) || m.Link != "" && strings.Contains(err.Error(), m.Link)) {
+		return hushed{err}
+	}
+	return err
 }
 
 // present returns the sender that now sends to this phone or address: a gateway that is down

@@ -26,13 +26,11 @@ func (p *Passwords) verifyExternally(ctx context.Context, at *limits.Attempt, a 
 			"company", at.Company.Code, "account", a.Mnemocode)
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout) // a client that hangs up is no failure of the system
-	defer cancel()
 	question := tenant.PasswordQuestion{ID: tokens.NewID(), Company: at.Company.Code, Mnemocode: a.Mnemocode, Password: typed}
 	for _, id := range []string{a.Phone, a.Email, a.LoginName} {
 		if id != "" {
 			question.LoginIDs = append(question.LoginIDs, id)
 		}
 	}
-	return at.Company.Migrate.VerifyPassword(ctx, question)
+	return Ask(ctx, verifyTimeout, func(ctx context.Context) (bool, error) { return at.Company.Migrate.VerifyPassword(ctx, question) })
 }

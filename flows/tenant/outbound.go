@@ -11,9 +11,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A PasswordVerifier asks another system whether a password is right. An error means
-// that the system did not answer; it must not contain the password. VerifyPassword may
-// be called concurrently.
+// A PasswordVerifier asks another system whether a password is right. For a wrong one it
+// returns (false, nil). An error means that the system did not answer, so no attempt is
+// counted and no lock comes; it must not contain the password. VerifyPassword has 5 s, also
+// when the client hangs up, and may be called concurrently.
 type PasswordVerifier interface {
 	VerifyPassword(ctx context.Context, q PasswordQuestion) (bool, error)
 }
@@ -43,8 +44,9 @@ type Breached struct {
 }
 
 // A Captcha verifies the response of a captcha with its provider. Verify returns an
-// error only if the provider did not answer. It enforces its own timeout and may be
-// called concurrently. The address is the client's and may be empty.
+// error only if the provider did not answer. It enforces its own timeout: ctx ends after a
+// minute, but not when the client hangs up. It may be called concurrently. The address is the
+// client's and may be empty.
 type Captcha interface {
 	Verify(ctx context.Context, response, address string) (bool, error)
 }
@@ -68,7 +70,8 @@ type ProofOfWork interface {
 // An OAuthProvider exchanges an authorization code for a user. Exchange returns
 // wire.ErrOAuthFailed, possibly wrapped, if the provider refused what the client sent,
 // and ErrProviderFault if the client is not to blame. It returns any other error if the
-// provider did not answer. It enforces its own timeout and may be called concurrently.
+// provider did not answer. It enforces its own timeout: ctx ends after a minute, but not when
+// the client hangs up. It may be called concurrently.
 type OAuthProvider interface {
 	Exchange(ctx context.Context, grant OAuthGrant) (OAuthUser, error)
 }
@@ -79,7 +82,8 @@ type OAuthProvider interface {
 var ErrProviderFault = fmt.Errorf("%w", wire.ErrOAuthFailed)
 
 // An OAuthAuthorizer knows where a login with an OAuthProvider starts. Start returns an
-// error if it had to ask the provider and got no answer. It may be called concurrently.
+// error if it had to ask the provider and got no answer. It has 1.5 s, and may be called
+// concurrently.
 type OAuthAuthorizer interface {
 	Start(ctx context.Context) (OAuthStart, error)
 }
@@ -108,8 +112,10 @@ type OAuthGrant struct {
 
 // An OAuthUser is the user that the provider vouches for.
 type OAuthUser struct {
-	Subject       string
-	Email         string
+	Subject string // see record.IsSubject; the provider never gives it to another user
+	Email   string
+	// EmailVerified means that the provider itself has proven that the user owns the Email.
+	// With link_verified_email, the user then logs in to the account that has it.
 	EmailVerified bool
 	AuthTime      time.Time // when the user last proved to the provider who they are; zero if unknown
 }
@@ -120,7 +126,8 @@ var ErrReceiverGone = errors.New("the receiver wants no more events")
 
 // An EventReceiver receives the account events of a company. Deliver returns nil once
 // the receiver has accepted the event. With a message.LaterError, it is asked again only after
-// Wait. It enforces its own timeout and may be called concurrently.
+// Wait. It may be called concurrently, and has the Timeout of Events. A reload waits for it, so
+// it must return soon after ctx has ended.
 type EventReceiver interface {
 	Deliver(ctx context.Context, e record.OutboxEvent) error
 }
@@ -129,10 +136,21 @@ type EventReceiver interface {
 type Events struct {
 	Receiver EventReceiver // nil for none
 	Types    []string      // of record.OutboxTypes; nil for all
-	Timeout  time.Duration // of the receiver
-	Retry    time.Duration // the delay before the first retry of an event
+	Timeout  time.Duration // of the receiver, at most a minute
+	Retry    time.Duration // the delay before the first retry of an event, from 100 ms to 10 min
 	// Traceparent names the trace of a request, as record.OutboxEvent does; nil for none.
 	Traceparent func(context.Context) string
+}
+
+// Check refuses a timeout or retry with which a Relay would not deliver, or not pause.
+func (e *Events) Check() error {
+	switch {
+	case e.Timeout <= 0 || e.Timeout > time.Minute:
+		return errors.New("timeout: it must be above 0, and at most 1m")
+	case e.Retry < 100*time.Millisecond || e.Retry > 10*time.Minute:
+		return errors.New("retry: choose 100ms to 10m")
+	}
+	return nil
 }
 
 // Wants reports whether the receiver wants events of this type.
