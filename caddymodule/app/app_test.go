@@ -172,6 +172,92 @@ func TestAStoreThatCannotBeMadeIsAnError(t *testing.T) {
 	}
 }
 
+// A namedStore has the key of all others.
+type namedStore string
+
+func (n namedStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.accounts." + caddy.ModuleID(n)}
+}
+func (namedStore) Key() string                   { return "postgres://db" }
+func (n namedStore) Store() (guest.Store, error) { return &feedingStore{}, nil }
+
+// Two modules may use the same text as a key, such as the address of their server.
+func TestModulesShareNoStore(t *testing.T) {
+	app := newApp(t, t.TempDir()+"/a.db", "")
+	var used []*PooledStore
+	for _, module := range []namedStore{"a", "b", "a"} {
+		store, err := app.use("store", module, "")
+		must(t, err)
+		used = append(used, store)
+	}
+	if used[0] == used[1] || used[0] != used[2] {
+		t.Errorf("used %p, %p and %p", used[0], used[1], used[2])
+	}
+}
+
+// A feedingStore feeds with a lease of an hour, until its run ends.
+type feedingStore struct{ run chan struct{} }
+
+func (*feedingStore) Start(context.Context) error { return nil }
+func (*feedingStore) Close() error                { return nil }
+func (*feedingStore) Sessions() record.Sessions   { return nil }
+func (s *feedingStore) Run(_ context.Context, feed record.Feed) {
+	feed.SetLease(time.Now().Round(0).Add(time.Hour)) // of the wall clock
+	s.run <- struct{}{}
+	<-s.run
+}
+
+// A store of others can't make a node rely on its memory for long: not with a lease that is
+// too long, and not when it has stopped receiving.
+func TestAMemoryIsNotReliedOnForLong(t *testing.T) {
+	store := &feedingStore{run: make(chan struct{})}
+	p := newPooledStore("key", "feeding", store, 100)
+	must(t, p.Start(t.Context(), nil))
+	<-store.run
+	storetest.Eventually(t, 5*time.Second, "end of the lease", func() bool { return !p.memory.HasLease() })
+	p.memory.SetLease(time.Now().Add(time.Hour))
+	store.run <- struct{}{}
+	p.done.Wait()
+	if p.memory.HasLease() {
+		t.Error("nothing is received, and the memory is relied on")
+	}
+	must(t, p.Destruct())
+}
+
+// A hastyReceiver has these settings.
+type hastyReceiver struct {
+	Timeout caddy.Duration `json:"timeout"`
+	Retry   caddy.Duration `json:"retry"`
+}
+
+func init() { caddy.RegisterModule(new(hastyReceiver)) }
+
+func (*hastyReceiver) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "mnemogate.events.hasty", New: func() caddy.Module { return new(hastyReceiver) }}
+}
+func (*hastyReceiver) Deliver(context.Context, record.OutboxEvent) error { return nil }
+func (h *hastyReceiver) Settings() tenant.Events {
+	return tenant.Events{Timeout: time.Duration(h.Timeout), Retry: time.Duration(h.Retry)}
+}
+
+// Without a timeout, no event would be delivered. Without a pause, a receiver that is down
+// would be asked again at once.
+func TestReceiversHaveBounds(t *testing.T) {
+	for settings, want := range map[string]string{
+		`"retry":"5s"`:                    "events: timeout: it must be above 0, and at most 1m",
+		`"retry":"5s","timeout":"61s"`:    "events: timeout: it must be above 0, and at most 1m",
+		`"timeout":"5s"`:                  "events: retry: choose 100ms to 10m",
+		`"timeout":"5s","retry":"11m"`:    "events: retry: choose 100ms to 10m",
+		`"timeout":"1m","retry":"10m"`:    "",
+		`"timeout":"1ms","retry":"100ms"`: "",
+	} {
+		_, err := fromJSON(t, `{"store":{"module":"sqlite","file":"`+t.TempDir()+`/a.db"},"events":{"module":"hasty",`+settings+`},"companies":{"acme":{"api_key_off":true,"captcha":{"module":"off"}}}}`)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", settings, err)
+		}
+	}
+}
+
 // A receiver tells which events it got.
 type receiver chan record.OutboxEvent
 

@@ -99,17 +99,17 @@ func (p *PooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 	return nil
 }
 
-// receive feeds the memory until the store closes. After a panic it drops the lease and
-// empties the memory, and then subscribes again.
+// receive feeds the memory until the store closes. After a panic it empties the memory, and
+// then subscribes again.
 func (p *PooledStore) receive() {
 	subscribe := func() bool {
 		err := panics.Contain(func() error {
-			p.Store.(guest.FeedingStore).Run(p.ctx, p.memory)
+			p.Store.(guest.FeedingStore).Run(p.ctx, leasedFeed{p.memory})
 			return nil
 		})
+		p.memory.SetLease(time.Time{}) // nobody receives any more
 		panicked, ok := errors.AsType[*panics.Error](err)
 		if ok {
-			p.memory.SetLease(time.Time{})
 			p.memory.Flush()
 			panicked.Log(storeLog, "doing", "receiving revocations") // last, as a log may stall
 		}
@@ -118,6 +118,14 @@ func (p *PooledStore) receive() {
 	if !subscribe() {
 		retry(p.ctx, StartAgainAfter, subscribe)
 	}
+}
+
+// A leasedFeed is a memory that relies on a store's Run for record.FeedLease at most.
+type leasedFeed struct{ *memory.Memory }
+
+// SetLease implements record.Feed.
+func (f leasedFeed) SetLease(until time.Time) {
+	f.Memory.SetLease(time.Now().Add(min(time.Until(until), record.FeedLease)))
 }
 
 // warner returns a function that logs an error with this message.
@@ -199,7 +207,7 @@ func (a *App) use(directive string, module any, more string) (*PooledStore, erro
 	if !ok {
 		return nil, fmt.Errorf("the module %s is not a store; use another", name)
 	}
-	key := g.Key() + more
+	key := name + " " + g.Key() + more
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
 		made, err := g.Store()
 		if err != nil {

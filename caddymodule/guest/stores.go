@@ -53,10 +53,10 @@ type BackupStore interface {
 // mnemogate.sessions. It is only the configuration of a store. The app holds the
 // store itself, which outlives the config.
 type StoreModule interface {
-	// Key identifies the store. It is called after the module is provisioned.
-	// Configs whose modules have the same key share one store, so a reload keeps the
-	// store open. The key begins with the module's name and includes every setting
-	// that makes a difference, with secrets only as hashes.
+	// Key identifies the store among those of the module. It is called after the module is
+	// provisioned, also by caddy validate. Configs with the same key share one store, so a
+	// reload keeps the store open. The key includes every setting that makes a difference,
+	// with secrets only as hashes.
 	Key() string
 	// Store creates the store that Key identifies. It must not use the disk or the
 	// network, since caddy validate calls it, too.
@@ -65,9 +65,10 @@ type StoreModule interface {
 
 // A Store keeps accounts (an AccountsStore), sessions (a SessionsStore) or both.
 type Store interface {
-	// Start makes the store ready for use. The context limits only this call. Each
-	// config that shares the store calls Start, and calls it again after an error.
-	// On a store that is ready it does nothing. If its error wraps
+	// Start makes the store ready for use. The context limits only this call, and has no
+	// deadline, so Start gives up by itself after some seconds. Each config that shares the
+	// store calls Start, and calls it again after an error, also concurrently and during
+	// calls of other methods. On a store that is ready it does nothing. After Close it fails. If its error wraps
 	// record.ErrUnreachable, the config is accepted, and requests get
 	// service.unavailable until Start succeeds. Any other error makes the config
 	// invalid.
@@ -127,13 +128,13 @@ type SessionsStore interface {
 // node keeps sessions in memory only if their store is a FeedingStore.
 type FeedingStore interface {
 	SessionsStore
-	// Run passes what it receives to feed until ctx ends. It must handle a store
-	// that can't be reached.
+	// Run passes what it receives to feed. It must handle a store that can't be reached, and
+	// return only when ctx has ended: it is not called again.
 	Run(ctx context.Context, feed record.Feed)
 }
 
-// An ObservedStore is a Store whose calls are measured and traced. A store becomes one by
-// embedding a record.Observed.
+// An ObservedStore is a Store whose calls are measured and traced. The Store itself, and not
+// its Accounts or Sessions, becomes one by embedding a record.Observed.
 type ObservedStore interface {
 	// Observe sets the function that the store calls when a call has ended. It is called
 	// once, before any other use of the store.

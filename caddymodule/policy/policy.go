@@ -220,6 +220,7 @@ func (p *Policy) loadGuests(ctx caddy.Context) error {
 	case events != nil:
 		p.events = new(events.Settings())
 		p.events.Receiver = events
+		return guest.Inside("events", p.events.Check())
 	case p.EventsRaw != nil: // off
 		p.events = new(tenant.Events)
 	}

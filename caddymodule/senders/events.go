@@ -55,11 +55,7 @@ func (EventsWebhook) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.events.webhook", New: func() caddy.Module { return new(EventsWebhook) }}
 }
 
-const (
-	defaultRetry = caddy.Duration(5 * time.Second)
-	minRetry     = caddy.Duration(100 * time.Millisecond)
-	maxRetry     = caddy.Duration(10 * time.Minute)
-)
+const defaultRetry = caddy.Duration(5 * time.Second)
 
 // UnmarshalCaddyfile sets up the receiver from Caddyfile tokens.
 func (w *EventsWebhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -83,8 +79,9 @@ func (w *EventsWebhook) Validate() error {
 	if err := w.checkTypes(); err != nil {
 		return fmt.Errorf("%s: types: %w", w.what, err)
 	}
-	if w.Retry < minRetry || w.Retry > maxRetry {
-		return fmt.Errorf("%s: retry: choose 100ms to 10m", w.what)
+	settings := w.Settings()
+	if err := settings.Check(); err != nil {
+		return fmt.Errorf("%s: %w", w.what, err)
 	}
 	return nil
 }
