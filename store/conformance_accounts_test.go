@@ -70,6 +70,7 @@ var createCases = []accountsCase{
 				return a
 			}
 			a := create(t, one, with("m1", proof("phone_proof", 1)))
+			must(t, one.Sweep(bg, t0)) // the proof has not expired
 			_, err := two.Create(bg, t0, with("m2", proof("email_proof", 2), proof("phone_proof", 1)))
 			wantSpent("Create", err, "phone_proof")
 			_, err = two.ByMnemocode(bg, "acme", "m2")

@@ -21,6 +21,7 @@ var answerCases = []sessionsCase{
 			}
 			wantErr(t, "Keep before Claim", one.Keep(bg, t0, "name", "first", []byte("a"), end), record.ErrConflict)
 			must(t, second(claim(one, t0, "first")))
+			must(t, two.Sweep(bg, t0)) // nothing has expired
 			wantErr(t, "a second Claim", second(claim(two, t0, "second")), record.ErrConflict)
 			wantErr(t, "a second Claim of the holder", second(claim(one, t0, "first")), record.ErrConflict)
 			wantErr(t, "Keep of another", two.Keep(bg, t0, "name", "second", []byte("a"), end), record.ErrConflict)
@@ -35,6 +36,7 @@ var answerCases = []sessionsCase{
 			must(t, second(claim(one, lease, "third")))
 			answer := []byte("any bytes \x00\xff")
 			must(t, one.Keep(bg, lease, "name", "third", answer, end))
+			must(t, two.Sweep(bg, lease))
 			for _, err := range []error{
 				one.Keep(bg, lease, "name", "third", []byte("other"), end),
 				one.Keep(bg, lease, "name", "third", nil, lease),

@@ -64,6 +64,7 @@ var endCases = []sessionsCase{
 			}
 			none(t0, "step", "login", "link", "past", "logged out", "replaced", "next")
 			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 3}))
+			must(t, two.Sweep(bg, t0)) // they would not have expired
 			for name, state := range known {
 				want := record.Session{Hash: hash(name), Company: "acme", Account: 1, Generation: 2, CompanyGeneration: 3, State: state, Expires: t0.Add(10 * time.Minute)}
 				wantEqual(t, name, get[record.Session](t)(two.Revoked(bg, hash(name))), want)
@@ -109,6 +110,10 @@ var endCases = []sessionsCase{
 			must(t, two.Create(bg, t0, early))
 			wantGone(t, one, "other@2")
 			wantSession(t, one, withoutAtMost(early))
+			unheard := at("unheard@2", 2, record.Authorized, -4)
+			unheard.AtMost, unheard.Displaced = 1, nil
+			must(t, two.Create(bg, t0, unheard))
+			wantGone(t, one, "early@2")
 
 			// Expired sessions take no room and are still found.
 			old := at("old@3", 3, record.Authorized, -1)

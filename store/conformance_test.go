@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -14,12 +15,13 @@ type backend struct {
 	name     string
 	accounts func(t *testing.T) (one, two record.Accounts)
 	sessions func(t *testing.T) (one, two record.Sessions)
+	apart    bool // counters and sessions are on different machines
 }
 
 var backends = []backend{
 	{name: "sqlite", accounts: sqliteAccountNodes, sessions: sqliteSessionNodes},
 	{name: "redis", sessions: redisNodes},
-	{name: "redis cluster", sessions: redisClusterNodes},
+	{name: "redis cluster", sessions: redisClusterNodes, apart: true},
 	{name: "redis sentinel", sessions: redisSentinelNodes},
 	{name: "postgres", accounts: postgresAccountNodes},
 	{name: "miniredis", sessions: miniredisNodes},
@@ -78,6 +80,24 @@ func TestSessions(t *testing.T) {
 				c.run(t, one, two)
 			})
 		}
+	}
+}
+
+// If nothing is stored, nothing is charged, unless counters and sessions are on different
+// machines.
+func TestConflictsAreNotCharged(t *testing.T) {
+	for _, b := range backends {
+		if b.sessions == nil || b.apart {
+			continue
+		}
+		t.Run(b.name, func(t *testing.T) {
+			one, two := b.sessions(t)
+			c := record.Counter{Key: "acme/a", Limit: 1, Window: time.Minute}
+			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2}))
+			wantErr(t, "Create", two.Create(bg, t0, session("a", 1, 1, record.Authorized), c), record.ErrConflict)
+			wantErr(t, "Replace", two.Replace(bg, t0, hash("none"), record.CheckOTP, session("b", 1, 2, record.Authorized), c), record.ErrConflict)
+			must(t, one.Charge(bg, t0, record.CheckOnly(c)...))
+		})
 	}
 }
 
