@@ -74,7 +74,7 @@ func (c *cli) accountsAPI() (*server, error) {
 		return nil, fmt.Errorf("--key-file: %s must hold one key and nothing else", c.keyFile)
 	}
 	return &server{
-		client:  clientOf(http.DefaultTransport.(*http.Transport).Clone()),
+		client:  clientOf(&http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}),
 		address: c.api,
 		root:    u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + "/",
 		key:     key,

@@ -5,8 +5,13 @@
 // The interfaces of each kind are in flows/message (Sender), in flows/tenant (Captcha
 // and more) or here (EventsModule, OAuthModule, StoreModule). Any plugin may also be
 // Weak, Remote or Checked. Options parses a plugin's block in a Caddyfile, ResolveInto
-// resolves placeholders, and Client calls other servers. Package guesttest tests a
-// plugin. See senders/webhook.go for an example.
+// resolves placeholders, and Client calls other servers, whose errors Cause describes without
+// secrets. Package guesttest tests a plugin, and its example_test.go is one.
+//
+// A plugin is used for up to ten minutes after Caddy has called its Cleanup and ended the
+// context of Provision, because requests and messages of an old configuration go on. What they
+// need must outlive both, as Outbound does. Use the context of each call. One instance may
+// serve several companies.
 package guest
 
 import (
@@ -34,8 +39,10 @@ type Weakness struct {
 
 // A Remote is a gateway or provider on another server.
 type Remote interface {
-	// Endpoint returns the host:port that the module calls. caddy mnemogate doctor
-	// checks that the address accepts connections.
+	// Endpoint returns the host:port that the module calls. It is called after the module is
+	// validated: its host is the default name of a gateway in metrics, in the audit log and
+	// in caddy mnemogate doctor, which checks that the address accepts connections. If it is
+	// empty, the name is the module's.
 	Endpoint() string
 }
 
@@ -47,7 +54,8 @@ type Checked interface {
 	Check() (what string, check func(context.Context) error)
 }
 
-// A Widget is a captcha that users solve in a provider's widget.
+// A Widget is a captcha that users solve in a provider's widget. The built-in login page shows
+// only the widgets of the built-in captchas, so others need a page of the operator's own.
 type Widget interface {
 	// WidgetKey returns the site key that pages pass to the widget, or "" if it is
 	// not configured. It is not secret.
@@ -57,8 +65,8 @@ type Widget interface {
 // An EventsModule is a module in the namespace mnemogate.events.
 type EventsModule interface {
 	tenant.EventReceiver
-	// Settings returns the configuration of this receiver. The field Receiver is not
-	// set.
+	// Settings returns the configuration of this receiver, which must have a Timeout and a
+	// Retry. The field Receiver is not set.
 	Settings() tenant.Events
 }
 

@@ -28,11 +28,19 @@ import (
 var Outbound = tracedTransport{newTransport()}
 
 func newTransport() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = 16 // for many logins at once
-	t.MaxResponseHeaderBytes = 64 << 10
-	// Otherwise a connection that a firewall has forgotten, for example, stays in use for minutes.
-	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second}
+	t := &http.Transport{ // not a copy of the default one, which other modules may have replaced or set up
+		Proxy:                  http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           100,
+		MaxIdleConnsPerHost:    16, // for many logins at once
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		// Otherwise a connection that a firewall has forgotten, for example, stays in use for minutes.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
+	}
 	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
 		if answer.StatusCode == http.StatusOK {
 			return nil
@@ -76,7 +84,8 @@ func RetryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// Client returns a client that follows no redirects.
+// Client returns a client that follows no redirects. A timeout of 0 sets no limit. Pass the
+// client's errors through Cause, because they contain the URL.
 func Client(t http.RoundTripper, timeout caddy.Duration) *http.Client {
 	return &http.Client{
 		Transport:     t,
@@ -98,8 +107,8 @@ func AllowRetry(h http.Header) { h["Idempotency-Key"] = []string{} }
 // then an error of the request and not of the code that parses the answer. It also
 // returns an error for a 429 or 5xx.
 type Transport struct {
-	MaxAnswer int64
-	HTTPSOnly bool // except on this machine
+	MaxAnswer int64 // in bytes; 0 allows no body
+	HTTPSOnly bool  // except on this machine
 	// Unrepeated prevents Go's transport from repeating a request that the server
 	// may already have received, such as one with the code of a login, which works
 	// once.

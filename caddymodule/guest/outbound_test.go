@@ -50,6 +50,16 @@ func TestADeadConnectionIsGivenUp(t *testing.T) {
 	storetest.Eventually(t, 20*time.Second, "answer", func() bool { return get() == nil })
 }
 
+// Caddy starts beside a module that has replaced Go's default transport.
+func TestTheTransportIsOurOwn(t *testing.T) {
+	before := http.DefaultTransport
+	defer func() { http.DefaultTransport = before }()
+	http.DefaultTransport = struct{ http.RoundTripper }{before}
+	if newTransport().Proxy == nil {
+		t.Error("the proxy of the environment is not used")
+	}
+}
+
 // A deafConn loses what is sent, once it is deaf.
 type deafConn struct {
 	net.Conn

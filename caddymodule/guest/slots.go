@@ -9,7 +9,7 @@ import (
 )
 
 // Slots bounds how many requests to a gateway are open at once. Gateways refuse more than
-// they are made for, and then each of them fails.
+// they are made for, and then each of them fails. Make it with NewSlots: a zero one has none.
 type Slots struct{ all, notices slots }
 
 type slots chan struct{}

@@ -29,7 +29,8 @@ import (
 // Secret is a secret that no output may contain.
 const Secret = "whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQ="
 
-// Environment sets the variables that configurations in tests refer to. It returns
+// Environment sets the variables that configurations in the tests of mnemogate itself refer
+// to. It returns
 // the directory in which a store may create its database.
 func Environment(t *testing.T) (dir string) {
 	dir = t.TempDir()
@@ -61,7 +62,8 @@ type Case struct {
 	Err        string
 }
 
-// Caddyfiles parses each case into a new module of the type of zero.
+// Caddyfiles parses each case into a new module of the type of zero. The text begins with the
+// module's name, as in "acme https://sms.example.com".
 func Caddyfiles(t *testing.T, zero caddyfile.Unmarshaler, cases []Case) {
 	t.Helper()
 	for _, c := range cases {
@@ -101,11 +103,26 @@ func roundTrip(t *testing.T, m caddyfile.Unmarshaler) {
 	}
 }
 
-// Start provisions and validates a module as Caddy does.
-func Start(t *testing.T, m any) error {
+// Start provisions and validates a module as Caddy does, but without apps and storage. It
+// calls Cleanup when the test ends, or at once after an error.
+func Start(t *testing.T, m any) (err error) {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
-	t.Cleanup(cancel)
+	cleanUp := func() {
+		cancel()
+		if c, ok := m.(caddy.CleanerUpper); ok {
+			if err := c.Cleanup(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	defer func() {
+		if err != nil {
+			cleanUp()
+		} else {
+			t.Cleanup(cleanUp)
+		}
+	}()
 	if p, ok := m.(caddy.Provisioner); ok {
 		if err := p.Provision(ctx); err != nil {
 			return err
