@@ -118,7 +118,7 @@ func newSoak(b testing.TB, name string, stores *stores, gateway string, codes *s
 		must(b, err)
 	}
 	stores.close()
-	more := "sms webhook " + gateway + " {\nsecret whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==\n}\nsession {\nidle 10m\n}"
+	more := "sms webhook " + gateway + " {\nsecret whsec_dGhlIHNlY3JldCBvZiB0aGVzZSB0ZXN0cw==\n}\nsession {\nidle 10m\n}"
 	return &soak{
 		caddy: startCaddy(b, startBackend(b), stores.mnemogate(0, more), map[string]string{"site": "mnemogate"}),
 		name:  name, stores: stores, codes: codes, samples: map[string][]float64{},

@@ -134,10 +134,10 @@ func tracesSteps(t *testing.T, stores string) {
 		mnemogate {
 			`+strings.Replace(stores, "DIR", dir, 1)+`
 			sms webhook `+gateway.URL+`/secret-path {
-				secret whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==
+				secret whsec_dGhlIHNlY3JldCBvZiB0aGVzZSB0ZXN0cw==
 			}
 			events webhook `+gateway.URL+`/secret-path {
-				secret whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==
+				secret whsec_dGhlIHNlY3JldCBvZiB0aGVzZSB0ZXN0cw==
 				types password.changed
 			}
 			recovery {

@@ -65,7 +65,7 @@ func TestMain(m *testing.M) {
 const (
 	testKey      = "test-api-key"
 	testPassword = "correct horse battery"
-	smsSecret    = "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw=="
+	smsSecret    = "whsec_dGhlIHNlY3JldCBvZiB0aGVzZSB0ZXN0cw=="
 )
 
 // A site is a running Caddy with mnemogate in front of a raw backend. It may also
