@@ -2,7 +2,7 @@
 import { createRemoteJWKSet, jwtVerify } from 'jose';
 
 const issuer = `${process.env.SITE ?? 'http://localhost:8080'}/acme`;
-const keys = createRemoteJWKSet(new URL(`${issuer}/v2/jwks.json`));
+const keys = createRemoteJWKSet(new URL(`${issuer}/v2/jwks.json`), { cacheMaxAge: 300_000 });
 const expected = { issuer, audience: 'web-app', typ: 'mnemogate+jwt', algorithms: ['ES256'], clockTolerance: 5 };
 
 // userOf returns the user's mnemocode, or null if nobody is logged in. It throws if the
