@@ -64,8 +64,8 @@ func TestClientsOfTheAccountsAPI(t *testing.T) {
 		s := accountsSite(t, d.start, allKeys+"\nkey support acts-and-nothing-else {\nmay act\n}", siteConfig{company: passkeys + "\nissued_tokens"})
 		for name := range clients {
 			phones[name+d.name] = new(keytest.Authenticator)
-			s.api(keyOfAll, "POST", "acme/accounts", fields{"profile_mnemocode": name + "-moves", "login_name": name}).wantStatus(201)
-			s.newPasskey(phones[name+d.name], name+"-moves")
+			s.api(keyOfAll, "POST", "acme/accounts", fields{"profile_mnemocode": name + "/?-moves", "login_name": name}).wantStatus(201)
+			s.newPasskey(phones[name+d.name], name+"/?-moves")
 		}
 		sites[d.name] = s
 	}
@@ -73,7 +73,7 @@ func TestClientsOfTheAccountsAPI(t *testing.T) {
 		for name, made := range clients {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				command := append(made(t), name)
+				command := append(made(t), name+"/?")
 				for deployment, s := range sites {
 					nodes := s.all()
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a client may wait forever
@@ -84,7 +84,7 @@ func TestClientsOfTheAccountsAPI(t *testing.T) {
 					var fails bytes.Buffer
 					cmd.Stderr = &fails
 					out, err := cmd.Output()
-					if diff := cmp.Diff(strings.ReplaceAll(clientsSay, "NAME", name), string(out)); err != nil || diff != "" {
+					if diff := cmp.Diff(strings.ReplaceAll(clientsSay, "NAME", name+"/?"), string(out)); err != nil || diff != "" {
 						t.Errorf("on %s: %v %s\n%s", deployment, err, &fails, diff)
 					}
 				}

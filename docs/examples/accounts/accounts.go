@@ -25,8 +25,10 @@ var (
 	key, signUpKey, supportKey = os.Getenv("ACCOUNTS_KEY"), os.Getenv("SIGNUP_KEY"), os.Getenv("SUPPORT_KEY")
 	company                    = os.Getenv("ACCOUNTS_API") + "/acme/"
 	name                       = os.Args[1]
-	account                    = "accounts/" + name
+	account                    = "accounts/" + url.PathEscape(name) // a name can have a slash
 )
+
+var client = http.Client{Timeout: 40 * time.Second} // answers can take 30 s
 
 type answer struct {
 	status int
@@ -46,7 +48,7 @@ func send(method, address, body string, header ...string) (a answer) {
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	response, err := http.DefaultClient.Do(r)
+	response, err := client.Do(r)
 	if err != nil {
 		log.Fatal(err)
 	}

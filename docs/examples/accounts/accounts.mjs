@@ -4,12 +4,13 @@
 //     ACCOUNTS_API=… ACCOUNTS_KEY=… SIGNUP_KEY=… SUPPORT_KEY=… APP=… node accounts.mjs erin
 const { ACCOUNTS_API, ACCOUNTS_KEY, SIGNUP_KEY, SUPPORT_KEY, APP } = process.env
 const [, , name] = process.argv
-const segment = encodeURIComponent // of a path: a subject can have a slash
+const segment = encodeURIComponent // of a path: a name or subject can have a slash
+const send = (url, request) => fetch(url, { signal: AbortSignal.timeout(40_000), ...request }) // answers can take 30 s
 
 // Calls the accounts API. An object is sent as JSON, anything else as it is.
 async function call(method, path, body, { key = ACCOUNTS_KEY, ...headers } = {}) {
   if (body?.constructor === Object) [body, headers['Content-Type']] = [JSON.stringify(body), 'application/json']
-  const response = await fetch(`${ACCOUNTS_API}/acme/${path}`, { method, body, headers: { Authorization: `Bearer ${key}`, ...headers } })
+  const response = await send(`${ACCOUNTS_API}/acme/${path}`, { method, body, headers: { Authorization: `Bearer ${key}`, ...headers } })
   const text = await response.text()
   const isJSON = response.headers.get('Content-Type') === 'application/json'
   return { status: response.status, etag: response.headers.get('ETag'), body: isJSON ? JSON.parse(text) : text }
@@ -17,7 +18,7 @@ async function call(method, path, body, { key = ACCOUNTS_KEY, ...headers } = {})
 
 // Sends a request to the application with an issued token.
 async function visit(token, path, method = 'GET') {
-  const response = await fetch(APP + path, { method, headers: { Authorization: `Bearer ${token}` } })
+  const response = await send(APP + path, { method, headers: { Authorization: `Bearer ${token}` } })
   return { status: response.status, text: await response.text() }
 }
 
@@ -43,7 +44,7 @@ async function change(path, edit) {
 }
 
 // A key with the right create, for sign-ups, can do nothing else.
-const account = `accounts/${name}`
+const account = `accounts/${segment(name)}`
 const signUp = { key: SIGNUP_KEY }
 const created = await call('POST', 'accounts', { profile_mnemocode: name, role: 'staff' }, signUp)
 console.log('sign-up', created.status, (await call('GET', account, undefined, signUp)).status, (await call('DELETE', account, undefined, signUp)).status)
@@ -93,7 +94,7 @@ console.log('ref', event.event, event.profile_mnemocode, event.reason)
 const basic = { Authorization: `Basic ${btoa(`stats:${encodeURIComponent(ACCOUNTS_KEY)}`)}` }
 const byBasic = (token) => call('POST', 'introspect', new URLSearchParams({ token }), basic)
 const byPost = async (token) =>
-  (await fetch(`${ACCOUNTS_API}/acme/introspect`, { method: 'POST', body: new URLSearchParams({ token, client_id: 'stats', client_secret: ACCOUNTS_KEY }) })).json()
+  (await send(`${ACCOUNTS_API}/acme/introspect`, { method: 'POST', body: new URLSearchParams({ token, client_id: 'stats', client_secret: ACCOUNTS_KEY }) })).json()
 const claims = [(await byBasic(token.token)).body, await byPost(token.token)]
 console.log('introspect', ...claims.flatMap(({ active, sub, token: id, amr }) => [active, sub, id === token.id, ...amr]))
 
@@ -111,6 +112,6 @@ console.log('support', acting, decodeURIComponent(actor.trim()), (await byBasic(
 // Accounts move with their passkeys. Here one leaves and comes back.
 const exported = async () => (await call('GET', 'export')).body.split('\n').find((line) => line.includes(`"${name}-moves"`))
 const line = await exported()
-const deleted = await call('DELETE', `accounts/${name}-moves`)
+const deleted = await call('DELETE', `${account}-moves`)
 const counts = JSON.parse((await call('POST', 'import', `${line}\n`, { 'Content-Type': 'application/x-ndjson' })).body)
 console.log('move', deleted.status, counts.created, JSON.parse(line).passkeys.length, (await exported()) === line)

@@ -18,7 +18,7 @@ name = sys.argv[1]
 def send(method, url, data=None, headers={}):
     """Sends a request, and returns the answer's status, headers and text."""
     try:
-        response = urlopen(Request(url, data, headers, method=method))
+        response = urlopen(Request(url, data, headers, method=method), timeout=40)  # answers can take 30 s
     except HTTPError as error:
         response = error
     with response:
@@ -55,7 +55,7 @@ def change(path, edit):
             return tried
 
 # A key with the right create, for sign-ups, can do nothing else.
-account = "accounts/" + name
+account = "accounts/" + quote(name, safe="")  # a name can have a slash
 created = call("POST", "accounts", {"profile_mnemocode": name, "role": "staff"}, SIGNUP_KEY)[0]
 print("sign-up", created, call("GET", account, key=SIGNUP_KEY)[0], call("DELETE", account, key=SIGNUP_KEY)[0])
 
@@ -128,6 +128,6 @@ def exported():
     return next(line for line in call("GET", "export")[1].splitlines() if f'"{name}-moves"' in line)
 
 line = exported()
-deleted = call("DELETE", f"accounts/{name}-moves")[0]
+deleted = call("DELETE", account + "-moves")[0]
 counts = json.loads(call("POST", "import", line + "\n", Content_Type="application/x-ndjson")[1])
 print("move", deleted, counts["created"], len(json.loads(line)["passkeys"]), str(exported() == line).lower())

@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"net/url"
@@ -27,25 +28,26 @@ type object = map[string]any
 // the same key, nothing is done twice.
 func post(url, key string, header http.Header, body object) object {
 	data, _ := json.Marshal(body)
-	response, err := send(url, key, header, data)
+	status, text, err := send(url, key, header, data)
 	for range 2 {
 		if err != nil {
 			time.Sleep(time.Second)
-			response, err = send(url, key, header, data)
+			status, text, err = send(url, key, header, data)
 		}
 	}
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer response.Body.Close()
 	answer := object{}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode >= 300 {
-		log.Fatalf("%s: %s %v", url, response.Status, answer)
+	if err := json.Unmarshal(text, &answer); err != nil || status >= 300 {
+		log.Fatalf("%s: %d %v", url, status, answer)
 	}
 	return answer
 }
 
-func send(url, key string, header http.Header, data []byte) (*http.Response, error) {
+var client = http.Client{Timeout: 40 * time.Second} // answers can take 30 s
+
+func send(url, key string, header http.Header, data []byte) (status int, text []byte, err error) {
 	r, err := http.NewRequest("POST", url, bytes.NewReader(data))
 	if err != nil {
 		log.Fatal(err)
@@ -53,7 +55,13 @@ func send(url, key string, header http.Header, data []byte) (*http.Response, err
 	r.Header = header.Clone()
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Idempotency-Key", key)
-	return http.DefaultClient.Do(r)
+	response, err := client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	text, err = io.ReadAll(response.Body)
+	return response.StatusCode, text, err
 }
 
 var lines = bufio.NewReader(os.Stdin)
@@ -94,7 +102,7 @@ func signUp(signUpID, mnemocode, phone, email, address string) {
 	proof := proofOf(signUpID, object{"email": email, "address": address})
 	post(company+"/accounts", signUpID, backend,
 		object{"profile_mnemocode": mnemocode, "primary_email": email, "email_proof": proof})
-	post(company+"/accounts/"+mnemocode+"/welcome", signUpID, backend, nil)
+	post(company+"/accounts/"+url.PathEscape(mnemocode)+"/welcome", signUpID, backend, nil)
 }
 
 // step calls a route of the auth API with the newest token.

@@ -11,19 +11,21 @@ const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
 // Sends an object and returns the answer. If none comes, it sends the same again: with the
 // same key, nothing is done twice.
 async function post(url, idempotencyKey, headers, body = {}, tries = 3) {
-  let response
+  let response, text
   try {
     response = await fetch(url, {
       method: 'POST',
       headers: { 'Content-Type': 'application/json', 'Idempotency-Key': idempotencyKey, ...headers },
       body: JSON.stringify(body),
+      signal: AbortSignal.timeout(40_000), // answers can take 30 s
     })
+    text = await response.text()
   } catch (error) {
     if (tries === 1) throw error
     await new Promise((resume) => setTimeout(resume, 1000))
     return post(url, idempotencyKey, headers, body, tries - 1)
   }
-  const answer = await response.json()
+  const answer = JSON.parse(text)
   if (!response.ok) throw new Error(`${url}: ${response.status} ${JSON.stringify(answer)}`)
   return answer
 }
@@ -59,7 +61,7 @@ async function signUp(id, mnemocode, { phone, email, address }) {
   }
   const email_proof = await proofOf(id, { email, address })
   await post(accounts, id, backend, { profile_mnemocode: mnemocode, primary_email: email, email_proof })
-  await post(`${accounts}/${mnemocode}/welcome`, id, backend)
+  await post(`${accounts}/${encodeURIComponent(mnemocode)}/welcome`, id, backend)
 }
 
 // Calls a route of the auth API with the newest token.

@@ -16,23 +16,25 @@ function done<T extends { status: number }, S extends T['status']>(answer: T, st
   return answer as Extract<T, { status: S }>;
 }
 
+const path = encodeURIComponent; // orval encodes no paths
+
 const signUp = { headers: bearer(SIGNUP_KEY) };
 const created = await api.createAccount('acme', { profile_mnemocode: name, role: 'staff' }, {}, signUp);
-console.log('sign-up', created.status, (await api.showAccount('acme', name, signUp)).status, (await api.deleteAccount('acme', name, signUp)).status);
+console.log('sign-up', created.status, (await api.showAccount('acme', path(name), signUp)).status, (await api.deleteAccount('acme', path(name), signUp)).status);
 
 const tried: number[] = [];
 do {
-  const { data, headers } = done(await api.showAccount('acme', name), 200);
-  if (!data.locale) await api.changeAccount('acme', name, { locale: 'lt' });
-  const changed = await api.changeAccount('acme', name, { role: `${data.role} ${data.locale}` }, {}, { headers: { 'If-Match': headers.get('ETag')! } });
+  const { data, headers } = done(await api.showAccount('acme', path(name)), 200);
+  if (!data.locale) await api.changeAccount('acme', path(name), { locale: 'lt' });
+  const changed = await api.changeAccount('acme', path(name), { role: `${data.role} ${data.locale}` }, {}, { headers: { 'If-Match': headers.get('ETag')! } });
   tried.push(changed.status);
 } while (tried.at(-1) === 412);
-console.log('change', ...tried, done(await api.showAccount('acme', name), 200).data.role);
+console.log('change', ...tried, done(await api.showAccount('acme', path(name)), 200).data.role);
 console.log('change nobody', (await api.showAccount('acme', 'nobody')).status);
 
 const found = async () => done(await api.listAccounts('acme', { provider_id: 1, subject }), 200).data.accounts.length;
-const bound = await api.addIdentity('acme', name, 1, encodeURIComponent(subject)); // orval encodes no paths
-console.log('identity', bound.status, await found(), (await api.removeIdentity('acme', name, 1, encodeURIComponent(subject))).status, await found());
+const bound = await api.addIdentity('acme', path(name), 1, path(subject));
+console.log('identity', bound.status, await found(), (await api.removeIdentity('acme', path(name), 1, path(subject))).status, await found());
 
 let updated_since: string | undefined;
 for (let i = 0; i < 7; i++) {
@@ -47,7 +49,7 @@ for (let after: string | undefined; pages.length === 0 || after; ) {
 }
 console.log('pages', ...pages);
 
-const issued = done(await api.issueToken('acme', name, { name: 'nightly', paths: ['/reports/*'], methods: ['GET'], expires_in: 3600 }), 201);
+const issued = done(await api.issueToken('acme', path(name), { name: 'nightly', paths: ['/reports/*'], methods: ['GET'], expires_in: 3600 }), 201);
 const token = issued.data;
 const refused = await visit(token.token, '/orders');
 const { reason, ref } = JSON.parse(refused.text);
@@ -61,20 +63,20 @@ const byPost = async (token: string) => done(await api.introspect('acme', { toke
 const claims = [await byBasic(token.token!), await byPost(token.token!)];
 console.log('introspect', ...claims.flatMap(({ active, sub, token: id, amr }) => [active, sub, id === token.id, ...amr!]));
 
-const revoked = await api.removeToken('acme', name, token.id);
+const revoked = await api.removeToken('acme', path(name), token.id);
 console.log('revoke', revoked.status, (await byBasic(token.token!)).active);
 await until(async () => (await visit(token.token, '/reports/1')).status === 401);
 
 const support = { headers: bearer(SUPPORT_KEY) };
-const acting = done(await api.issueToken('acme', name, { actor: 'Anna Ö', reason: 'ticket 4711', paths: ['/*'], methods: ['GET'] }, support), 201);
+const acting = done(await api.issueToken('acme', path(name), { actor: 'Anna Ö', reason: 'ticket 4711', paths: ['/*'], methods: ['GET'] }, support), 201);
 const actor = actorIn((await visit(acting.data.token, '/orders')).text);
-const { tokens } = done(await api.listTokens('acme', name, support), 200).data;
+const { tokens } = done(await api.listTokens('acme', path(name), support), 200).data;
 console.log('support', acting.status, actor, (await byBasic(acting.data.token!)).act!.sub, ...tokens.map(({ reason }) => reason));
 
 // To orval, lines are a stream, but ./request.ts returns them as a text.
 const text = (answer: unknown) => (answer as { data: string }).data;
 const exported = async () => moving(text(await api.exportAccounts('acme')));
 const line = await exported();
-const deleted = await api.deleteAccount('acme', `${name}-moves`);
+const deleted = await api.deleteAccount('acme', path(`${name}-moves`));
 const counts = JSON.parse(text(await api.importAccounts('acme', `${line}\n`)));
 console.log('move', deleted.status, counts.created, JSON.parse(line).passkeys.length, (await exported()) === line);
