@@ -298,7 +298,7 @@ func TestExampleInProduction(t *testing.T) {
 	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
 	must(t, os.Symlink(get(filepath.Abs("../../docs"))(t), s.dir+"/docs"))
 	url := fmt.Sprint("http://localhost:", storetest.FreePorts(t, 1)[0])
-	start := changed(t, shown[0], "https://api.example.com", url, "localhost:9000", s.backend.addr, "https://mail.example.com/send", "http://"+s.backend.addr+"/send",
+	start := changed(t, shown[0], "https://api.example.com", url, "localhost:9000", s.backend.addr, "https://mail.example.com/send", "http://"+s.backend.addr+"/send", "something only", "some$$thing `only`",
 		"caddy run --config docs/examples/one-api/Caddyfile --envfile acme.env\n", "caddy run --config docs/examples/one-api/Caddyfile --envfile acme.env 2>log &\n")
 	cmd := s.shell("set -e\n" + start + "trap 'kill $!; wait $!' EXIT\ncurl -s --retry 50 --retry-delay 1 --retry-connrefused -o /dev/null " + url + "/health\n" + shown[1])
 	out, err := cmd.CombinedOutput()

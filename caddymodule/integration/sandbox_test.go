@@ -259,10 +259,10 @@ func TestTestsOfThePage(t *testing.T) {
 		in(examples, "go test -count=1 login_test.go", "HOME="+os.Getenv("HOME"), "GOFLAGS=")
 	})
 	t.Run("a backend", func(t *testing.T) {
-		files := map[string]string{}
-		for _, file := range []string{examples + "backend.test.mjs", "../../docs/examples/assertions/verified.mjs"} {
-			files[filepath.Base(file)] = string(get(os.ReadFile(file))(t))
+		w := newWorkshop(t, nil)
+		for _, dir := range []string{"testing", "assertions"} {
+			must(t, os.CopyFS(w.dir+"/"+dir, os.DirFS("../../docs/examples/"+dir)))
 		}
-		in(newWorkshop(t, files).dir, "set -e\n"+blocks(page, "sh")[0])
+		in(w.dir+"/testing", "set -e\n"+blocks(page, "sh")[0])
 	})
 }

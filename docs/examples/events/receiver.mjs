@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers'
 import { Webhook } from 'standardwebhooks'
 
 const webhook = new Webhook(process.env.EVENTS_SECRET)
-const known = new Set() // of webhook-ids; in your database, beside what the event changes there
+const known = new Set() // of the webhook-ids of three days; in your database, beside what the event changes there
 
 createServer(async (request, response) => {
   let body
@@ -21,7 +21,7 @@ createServer(async (request, response) => {
   if (!known.has(id)) {
     const { type, data } = JSON.parse(body)
     console.log(type, data.profile_mnemocode)
-    known.add(id)
+    setTimeout(() => known.delete(id), 2592e5, known.add(id)).unref()
   }
   response.writeHead(204).end()
 }).listen(process.env.PORT)

@@ -19,14 +19,14 @@ async function serve(handler) {
 }
 
 process.env.ASSERTION_KEYS = await serve((_, res) => res.end(JSON.stringify({ keys: [jwk] })));
-const { verified } = await import('./verified.mjs');
-const backend = await serve((req, res) => verified(req, res, () => res.end(`Hello ${req.user.sub}`)));
+const { verified } = await import('../assertions/verified.mjs');
+const backend = await serve((req, res) => verified(req, res, () => res.end(`Hello ${req.headers['x-profile-mnemocode']}`)));
 
-const sign = (claims = {}) =>
+const sign = (claims = {}, { typ = 'mnemogate+jwt', expires = '60s' } = {}) =>
   new SignJWT({ sub: 'alice-0001', company: 'acme', sid: '1', iss: 'https://api.example.com/acme', aud: 'profile-api', ...claims })
-    .setProtectedHeader({ alg: 'ES256', typ: 'mnemogate+jwt', kid: 'test' }).setIssuedAt().setExpirationTime('60s').sign(key);
+    .setProtectedHeader({ alg: 'ES256', typ, kid: 'test' }).setIssuedAt().setExpirationTime(expires).sign(key);
 
-const get = async (assertion) => fetch(backend, { headers: { 'X-Mnemogate-Assertion': assertion, Connection: 'close' } });
+const get = (assertion, headers) => fetch(backend, { headers: { 'X-Mnemogate-Assertion': assertion, Connection: 'close', ...headers } });
 
 test('a user is let in', async () => {
   assert.equal(await (await get(await sign())).text(), 'Hello alice-0001');
@@ -35,4 +35,13 @@ test('a user is let in', async () => {
 test('what is for others is refused', async () => {
   for (const claims of [{ aud: 'other-api' }, { company: 'umbra' }, { iss: 'https://api.example.com/umbra' }])
     assert.equal((await get(await sign(claims))).status, 403);
+});
+
+test('what is no valid assertion is refused', async () => {
+  for (const assertion of ['', await sign({}, { typ: 'JWT' }), await sign({}, { expires: '-60s' })])
+    assert.equal((await get(assertion, { 'X-Profile-Mnemocode': 'alice-0001' })).status, 403);
+});
+
+test('a header beside an assertion is ignored', async () => {
+  assert.equal(await (await get(await sign(), { 'X-Profile-Mnemocode': 'bob-0002' })).text(), 'Hello alice-0001');
 });
