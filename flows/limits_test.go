@@ -328,6 +328,42 @@ func TestWrongCodesAreExactUnderRaces(t *testing.T) {
 	b.wrong(wire.ErrRestricted, "auth/checkotp", tokens[last], object{"backup_code": "ABCDE23456"})
 }
 
+// Wrong codes of both kinds, in logins and recoveries, count per account for a day.
+func TestWrongCodesLockTheAccountForADay(t *testing.T) {
+	b := newHarness(t)
+	l := &b.company.Limits
+	l.SMSPerAccount, l.SMSPerPhone = tenant.Rate{N: 100, Per: time.Hour}, tenant.Rate{N: 100, Per: time.Hour}
+	b.backupCodes("ABCDE23456")
+	login := func() string { return b.must("auth/checkcredentials", "", credentials(nil)).SessionToken }
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	bad := func() object { return object{"otp": wrongCode(b.sms.last(t).Code)} }
+
+	recovery := b.sessionIn(record.RecoveryOTP)
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovery, bad()) // 1
+	token := login()
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 2
+	for range 20 {                                             // a used code is not compared, so it does not count
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad())
+	}
+	for range 8 {
+		b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 10
+	}
+	b.clock.advance(time.Minute)
+	b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+	b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+	b.wrong(wire.ErrRestricted, "auth/renewotp", token, nil)
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
+	_, err := b.serve("auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
+	wantError(t, err, wire.ErrRestricted)
+	if got, want := refusal(err).RetryAfter, 24*time.Hour-time.Minute; got != want {
+		t.Errorf("got Retry-After %v, want %v", got, want)
+	}
+	b.clock.advance(24*time.Hour - 2*time.Minute)
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
+	b.clock.advance(time.Minute)
+	b.must("auth/checkotp", login(), object{"backup_code": "ABCDE23456"})
+}
+
 // A right password that races with wrong ones clears the count at most once.
 func TestTheLockWithARightPasswordAmongMany(t *testing.T) {
 	b := newHarness(t)
