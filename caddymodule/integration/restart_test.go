@@ -11,11 +11,14 @@ import (
 )
 
 // After a restart, everything that was acknowledged is still there, and nothing that was
-// used or revoked is valid again. For reloads see TestReloadsLoseNothing.
+// used or revoked is valid again. caddy validate changes nothing. For reloads see
+// TestReloadsLoseNothing.
 func TestNothingIsLostAndNothingComesBack(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, survivorConfig())
 	checks := prepare(s)
+	output(t, s.caddy("validate", "--config", s.dir+"/Caddyfile")) // beside the running server
+	s.check(checks[:1])
 	s.restart()
 	s.check(checks)
 }
