@@ -398,6 +398,9 @@ func (m *machine) watch(t *rapid.T, c *modelCall, call func() error) {
 	if err != nil {
 		r := refusal(err)
 		c.got.Code, c.got.Captcha, c.got.lock = codeOf(err), r.Captcha, modelLock{r.Reason, r.RetryAfter}
+		if r.Err == wire.ErrCredentialsInvalid {
+			c.got.Message = r.Message
+		}
 		if r.Disclaimers != nil {
 			c.got.Disclaimers = codesOf(r.Disclaimers)
 		}

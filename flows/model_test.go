@@ -120,6 +120,7 @@ type modelCall struct {
 // A modelAnswer holds the parts of an answer that are compared.
 type modelAnswer struct {
 	Code        string // empty: success
+	Message     string // of auth.credentials.invalid; the model has none but the error's own
 	State       record.State
 	Disclaimers []string // nil: not in the answer
 	Captcha     bool
