@@ -1,12 +1,17 @@
 package integration
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -90,18 +95,36 @@ func TestAnAppsOwnSchemeIsARedirectURI(t *testing.T) {
 
 const webApp = "../../docs/examples/web-app/"
 
+// runWebApp runs the app of docs/examples/web-app, and returns its address.
+func runWebApp(t *testing.T, site string) string {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "node server.mjs & cat >&2; kill $!; wait") // it ends with its standard input
+	cmd.Dir = newWorkshop(t, nil, webApp+"server.mjs", webApp+"user.mjs").dir
+	cmd.Env = append(os.Environ(), "SITE="+site, "PORT=0")
+	return fmt.Sprint("localhost:", runBackend(t, cmd))
+}
+
 // startWebApp starts docs/examples/web-app, with its app behind it.
 func startWebApp(t *testing.T) *site {
 	t.Helper()
-	w := newWorkshop(t, nil, webApp+"server.mjs", webApp+"user.mjs")
 	backend := &rawBackend{t: t}
 	return startInFrontOf(t, backend, "web-app", func(s *site) []string {
-		cmd := exec.Command("sh", "-c", "node server.mjs & cat >&2; kill $!; wait") // it ends with its standard input
-		cmd.Dir = w.dir
-		cmd.Env = append(os.Environ(), "SITE="+s.URL, "PORT=0")
-		backend.addr = fmt.Sprint("localhost:", runBackend(t, cmd))
+		backend.addr = runWebApp(t, s.URL)
 		return nil
 	})
+}
+
+// While the keys can't be loaded, the app of docs/examples/web-app says that it can't answer
+// now. It does not refuse the user.
+func TestTheWebAppOfThePageWithoutKeys(t *testing.T) {
+	t.Parallel()
+	key := get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	address := runWebApp(t, "http://127.0.0.1:1")
+	for assertion, want := range map[string]int{"": 403, "mallory": 403, signedAssertion(t, jose.ES256, key, fields{"sub": "alice"}): 503} {
+		if a, err := askBackend(t, address, assertion); err != nil || a.Status != want {
+			t.Errorf("got %d, %v, want %d", a.Status, err, want)
+		}
+	}
 }
 
 // The app of docs/examples/web-app knows who is logged in, by the cookie alone. No page
