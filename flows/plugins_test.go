@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -55,16 +56,17 @@ func TestPluginsFailAsServices(t *testing.T) {
 	}
 	failures := map[string]struct {
 		do   plugin
+		want *wire.Error
 		told string
 	}{
-		"panics":                {func(context.Context) error { panic("hunter2") }, "internal error"},
-		"uses an ended context": {func(context.Context) error { return context.Canceled }, "context canceled"},
+		"panics":                {func(context.Context) error { panic("hunter2") }, wire.ErrService, "internal error"},
+		"uses an ended context": {func(context.Context) error { return context.Canceled }, wire.ErrUnavailable, "context canceled"},
 		"has no deadline of its own": {func(ctx context.Context) error {
 			if _, ok := ctx.Deadline(); !ok {
 				return errors.New("it would hang")
 			}
 			return errors.New("it gave up")
-		}, "it gave up"},
+		}, wire.ErrUnavailable, "it gave up"},
 	}
 	for name, p := range plugins {
 		for does, f := range failures {
@@ -73,7 +75,7 @@ func TestPluginsFailAsServices(t *testing.T) {
 				var log bytes.Buffer
 				b.Log = slog.New(slog.NewTextHandler(&log, nil))
 				p.set(b, f.do)
-				b.wrong(wire.ErrUnavailable, p.path, "", p.body())
+				b.wrong(f.want, p.path, "", p.body())
 				if told := log.String(); strings.Count(told, f.told) != 1 || strings.Contains(told, "hunter2") {
 					t.Errorf("the log has %q", told)
 				}
@@ -87,7 +89,7 @@ type telling struct{ *outbox }
 
 func (o telling) Send(ctx context.Context, m message.Message) error {
 	_ = o.outbox.Send(ctx, m)
-	return fmt.Errorf("POST /?text=%s: no answer", m.Text)
+	return fmt.Errorf("POST /?text=%s: no answer", url.QueryEscape(m.Text))
 }
 
 // A gateway should not put a code into its errors. One that does leaks none.
@@ -99,6 +101,13 @@ func TestNoCodeIsLogged(t *testing.T) {
 	b.company.SMS = telling{b.sms}
 	b.wrong(wire.ErrUnavailable, "auth/login", "", object{"login_id": email})
 	if told := log.String(); strings.Contains(told, b.sms.last(t).Code) || !strings.Contains(told, "is not shown") {
+		t.Errorf("the log has %q", told)
+	}
+	log.Reset()
+	b.company.Mail = telling{b.mail}
+	b.wrong(wire.ErrUnavailable, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+	_, token, _ := strings.Cut(b.mail.last(t).Link, "mgl_")
+	if told := log.String(); token == "" || strings.Contains(told, token) || !strings.Contains(told, "is not shown") {
 		t.Errorf("the log has %q", told)
 	}
 }

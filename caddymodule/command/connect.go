@@ -74,7 +74,10 @@ func (c *cli) accountsAPI() (*server, error) {
 		return nil, fmt.Errorf("--key-file: %s must hold one key and nothing else", c.keyFile)
 	}
 	return &server{
-		client:  clientOf(&http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}),
+		client: clientOf(&http.Transport{
+			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+			DialContext: (&net.Dialer{Timeout: 30 * time.Second}).DialContext, TLSHandshakeTimeout: 10 * time.Second,
+		}),
 		address: c.api,
 		root:    u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + "/",
 		key:     key,

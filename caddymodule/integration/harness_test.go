@@ -101,7 +101,7 @@ type site struct {
 
 // A siteConfig holds the parts of the Caddyfile that differ between sites.
 type siteConfig struct {
-	stores  string // replaces stores.SQLite; DIR is the site's directory
+	stores  string // replaces stores.SQLite
 	global  string // in the global option mnemogate, before the companies
 	company string // in company acme, in addition to its API key
 	more    string // further companies
@@ -135,9 +135,8 @@ func (c siteConfig) caddyfile(dir, sink, backend string) string {
 		c.global += cheapHashing
 	}
 	if c.stores == "" {
-		c.stores = "store sqlite DIR/mnemogate.db"
+		c.stores = "store sqlite " + dir + "/mnemogate.db"
 	}
-	c.stores = strings.ReplaceAll(c.stores, "DIR/", dir+"/")
 	if c.audit {
 		c.servers += "\n}\nlog audit {\ninclude mnemogate.audit\noutput file " + dir + "/audit.log"
 	}

@@ -492,7 +492,7 @@ func (l *leakTest) exerciseMistakes(key string) {
 
 func (l *leakTest) exercisePanics(key string) {
 	a := l.call("panics", key, "auth/login", "", fields{"login_id": "+37060000002"})
-	a.want(wire.ErrUnavailable)
+	a.want(wire.ErrService)
 	l.note("what a panic holds", panicSecret)
 }
 

@@ -165,10 +165,10 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 		{"sessions.Create", pending, checkpassword, wire.ErrService},
 		{"sessions.Replace", asked, checkquestion, wire.ErrService},
 		{"sessions.Delete", authorized, logout, wire.ErrService},
-		{"sms.Send", none, login("+37060000003"), wire.ErrUnavailable},
-		{"mail.Send", none, recover, wire.ErrUnavailable},
-		{"captcha.Verify", none, recover, wire.ErrUnavailable},
-		{"oauth.Exchange", none, oauth, wire.ErrUnavailable},
+		{"sms.Send", none, login("+37060000003"), wire.ErrService},
+		{"mail.Send", none, recover, wire.ErrService},
+		{"captcha.Verify", none, recover, wire.ErrService},
+		{"oauth.Exchange", none, oauth, wire.ErrService},
 	}
 	const times = 5
 	settled := s.metric("go_goroutines")
@@ -471,11 +471,6 @@ func (s explodingSessions) Replace(ctx context.Context, now time.Time, old recor
 func (s explodingSessions) Delete(ctx context.Context, hash record.TokenHash) error {
 	explode("sessions.Delete")
 	return s.Sessions.Delete(ctx, hash)
-}
-
-func (s explodingSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
-	explode("sessions.Charge")
-	return s.Sessions.Charge(ctx, now, counters...)
 }
 
 // A bomb is each of the other modules. That of HTTP runs before mnemogate, where it passes a

@@ -33,17 +33,15 @@ func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
 	}
 }
 
-// Unanswered warns if err is wire.ErrUnavailable, unless the client has disconnected. The line
-// has the ref of err, if there is one. A panic is logged as such.
+// Unanswered warns if err is wire.ErrUnavailable, unless the client has disconnected, and logs
+// a panic. The line has the ref of err, if there is one.
 func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
-	if errors.Is(err, wire.ErrUnavailable) && !errors.Is(err, context.Canceled) {
-		if ref := wire.RefOf(err); ref != "" {
-			args = append(args, "ref", ref)
-		}
-		if p, ok := errors.AsType[*panics.Error](err); ok {
-			p.Log(log, args...)
-			return
-		}
+	if ref := wire.RefOf(err); ref != "" {
+		args = append(args, "ref", ref)
+	}
+	if p, ok := errors.AsType[*panics.Error](err); ok {
+		p.Log(log, args...)
+	} else if errors.Is(err, wire.ErrUnavailable) && !errors.Is(err, context.Canceled) {
 		w.Warn(log, "a service did not answer", append(args, "error", err)...)
 	}
 }

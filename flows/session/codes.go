@@ -110,7 +110,10 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 	if err == nil {
 		return nil
 	}
-	err = wire.Unavailable(doing, notTaken{err})
+	err = Unanswered(doing, notTaken{err})
+	if errors.Is(err, wire.ErrService) {
+		return err
+	}
 	refusal, _ := errors.AsType[*wire.Refusal](err)
 	for _, budget := range record.CheckOnly(budgets...) { // one by one, since the last to open counts
 		next := c.Counters.Charge(ctx, c.Now, budget)

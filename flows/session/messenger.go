@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,6 +96,7 @@ func (m *Messenger) send(ctx context.Context, company *tenant.Company, sender me
 		err := hush(sender.Send(ctx, msg), msg)
 		if _, told := errors.AsType[*panics.Error](err); panicked != nil && !told { // another gateway was asked after it
 			panicked.Log(m.Log, "doing", "sending a message", "company", company.Code, "account", a.Mnemocode, "type", msg.Type)
+			panicked = nil
 		}
 		later, ok := errors.AsType[*message.LaterError](err)
 		if !ok || !more || ctx.Err() != nil {
@@ -116,13 +118,18 @@ func (hushed) Error() string {
 
 func (h hushed) Unwrap() error { return h.error }
 
-// hush hides the text of a gateway's error if it contains the message's code or link.
+// hush hides the text of a gateway's error if it contains the message's code or the token of
+// its link, which no encoding changes.
 func hush(err error, m message.Message) error {
-	if err != nil && (m.Code != "" && strings.Contains(err.Error(), m.Code) || m.Link != "" && strings.Contains(err.Error(), m.Link)) {
-		return hushed{err}
+	for _, secret := range []string{m.Code, linkToken.FindString(m.Link)} {
+		if err != nil && secret != "" && strings.Contains(err.Error(), secret) {
+			return hushed{err}
+		}
 	}
 	return err
 }
+
+var linkToken = regexp.MustCompile(`mg[a-z]_[\w-]+`)
 
 // present returns the sender that now sends to this phone or address: a gateway that is down
 // may have been replaced meanwhile.
