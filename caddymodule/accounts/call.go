@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -56,9 +57,10 @@ type Call struct {
 	Service *flows.Service // nil on a storeless route if a store can't be reached
 	Address string         // the client's
 
-	ctx    context.Context // ends after timeout; the context of the request does not
-	root   string          // as the client sent it
-	key    *Key            // the key of the request; nil on the admin endpoint
+	ctx    context.Context   // ends after timeout; the context of the request does not
+	root   string            // as the client sent it
+	key    *Key              // the key of the request; nil on the admin endpoint
+	hash   [sha256.Size]byte // of what was sent as the key
 	params map[string]string
 	query  url.Values    // checked against the route's
 	admin  *manage.Admin // of the company in the path

@@ -92,6 +92,7 @@ func (h *Handler) provision() error {
 			h.app.Note([]app.Weakness{{Directive: directive, At: h.Source.Line(directive), Weakness: w}})
 		}
 	}
+	h.app.RegisterKeys(h.allows)
 	h.api = API{Root: "/", App: func(context.Context) (*app.App, error) { return h.app, nil }, Admit: h.admit}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
@@ -41,18 +42,18 @@ func (c *Call) importLines() error {
 	if err != nil {
 		return err
 	}
+	rights := []Right{Import}
 	if update {
 		if err := c.require(Write); err != nil {
 			return err
 		}
+		rights = append(rights, Write)
 	}
 	skipped, err := c.boolean("skipped")
 	if err != nil {
 		return err
 	}
-	lasting, stop := c.lasting()
-	defer stop()
-	body := untilDone{lasting, bodies.Streamed(c.W, c.Request, importStall)}
+	body := bodies.Streamed(c.W, c.Request, importStall)
 	_ = http.NewResponseController(c.W).EnableFullDuplex() // HTTP/2 does not need it
 	c.W.Header().Set("Content-Type", "application/x-ndjson")
 	c.W.Header().Set("Cache-Control", "no-store")
@@ -61,6 +62,7 @@ func (c *Call) importLines() error {
 		admin:   c.admin,
 		update:  update,
 		skipped: skipped,
+		allowed: func() error { return c.stillAllowed(rights...) },
 		workers: make(chan struct{}, importWorkers),
 		out:     bodies.Streaming(c.W, c.Request, importStall),
 		busy:    map[string]bool{},
@@ -73,30 +75,25 @@ func (c *Call) importLines() error {
 	return nil
 }
 
-// errReplaced ends imports and exports that began before a reload.
-var errReplaced = &Error{Status: http.StatusServiceUnavailable, Message: "the configuration was replaced 30 seconds ago"}
+// errRemoved ends an import or export that a new request could not begin.
+var errRemoved = &Error{Status: http.StatusForbidden, Message: "a reload has removed the key, its right or the company from the configuration"}
 
-// lasting returns a context for an import or export. After a reload, it ends as soon as any
-// other request that began before: the new configuration may lack the key, its right or the
-// company.
-func (c *Call) lasting() (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(c.Context())
-	forget := c.App.OnReplaced(func() { time.AfterFunc(timeout, func() { cancel(errReplaced) }) })
-	return ctx, func() { forget(); cancel(nil) }
-}
-
-// An untilDone returns nothing that comes after its context has ended.
-type untilDone struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (u untilDone) Read(p []byte) (int, error) {
-	n, err := u.Reader.Read(p)
-	if u.ctx.Err() != nil {
-		return 0, context.Cause(u.ctx)
+// stillAllowed returns errRemoved if a reload has removed the company, the key or one of the
+// rights since the request began.
+func (c *Call) stillAllowed(rights ...Right) error {
+	if !c.App.IsReplaced() {
+		return nil
 	}
-	return n, err
+	now, company := app.Running(), c.admin.Company.Code
+	if now == nil || now.Companies[company] == nil {
+		return errRemoved
+	}
+	for _, right := range rights {
+		if c.key != nil && !now.Allows(c.hash, string(right), company) {
+			return errRemoved
+		}
+	}
+	return nil
 }
 
 // An importer stores the accounts of many lines in parallel, with the same result as
@@ -106,7 +103,8 @@ func (u untilDone) Read(p []byte) (int, error) {
 type importer struct {
 	admin   *manage.Admin
 	update  bool
-	skipped bool // report skipped lines
+	skipped bool         // report skipped lines
+	allowed func() error // asked before each line
 	workers chan struct{}
 	hashing sync.Mutex // held while plain secrets are hashed, so that an import does not delay logins
 	running sync.WaitGroup
@@ -155,6 +153,10 @@ func (i *importer) alive() bool {
 
 // take parses a line and starts to store it.
 func (i *importer) take(ctx context.Context, n int, text []byte) {
+	if err := i.allowed(); err != nil {
+		i.giveUp(n, err)
+		return
+	}
 	change, err := parseChange(text, changeImport)
 	if err != nil {
 		i.fail(n, err)
@@ -383,18 +385,16 @@ func (c *Call) export() error {
 	if _, err := c.App.CheckStore(c.Context()); err != nil {
 		return err
 	}
-	lasting, stop := c.lasting()
-	defer stop()
 	after, out := "", bodies.Streaming(c.W, c.Request, importStall)
 	for {
-		ctx, cancel := context.WithTimeout(lasting, timeout)
+		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		lines, last, err := c.exportPage(ctx, after, secrets)
 		cancel()
 		if err != nil && after == "" {
 			return err
 		}
 		if err != nil {
-			c.App.Log().Warn("an export was interrupted", "company", c.admin.Company.Code, "error", cmp.Or(context.Cause(lasting), err))
+			c.App.Log().Warn("an export was interrupted", "company", c.admin.Company.Code, "error", err)
 			return ErrBroken
 		}
 		if after == "" {
@@ -419,6 +419,9 @@ func (c *Call) export() error {
 // exportPage returns the lines of a page that begins after the mnemocode after. It
 // also returns the last mnemocode of the page, if there may be more pages.
 func (c *Call) exportPage(ctx context.Context, after string, secrets bool) (lines []byte, last string, err error) {
+	if err := c.stillAllowed(Export); err != nil {
+		return nil, "", err
+	}
 	accounts, err := c.admin.List(ctx, after, exportPage)
 	if err != nil {
 		return nil, "", err

@@ -110,10 +110,9 @@ func (k *Key) may(right Right) bool {
 	return right == "" || slices.Contains(k.May, right) || right == Read && len(k.May) == 0 || right == Create && slices.Contains(k.May, Write)
 }
 
-// keyOf returns the key that was sent, or nil if it is wrong. It takes the same time
+// keyOf returns the key with a hash, or nil if there is none. It takes the same time
 // for all keys.
-func (h *Handler) keyOf(sent string) (found *Key) {
-	hash := sha256.Sum256([]byte(sent))
+func (h *Handler) keyOf(hash [sha256.Size]byte) (found *Key) {
 	for _, k := range h.Keys {
 		for _, other := range k.hashes {
 			if subtle.ConstantTimeCompare(hash[:], other[:]) == 1 {
@@ -122,6 +121,12 @@ func (h *Handler) keyOf(sent string) (found *Key) {
 		}
 	}
 	return found
+}
+
+// allows is an app.Keys.
+func (h *Handler) allows(hash [sha256.Size]byte, right, company string) bool {
+	k := h.keyOf(hash)
+	return k != nil && k.may(Right(right)) && k.has(company)
 }
 
 // admit returns the key of a request. It refuses browsers, which must never hold a
@@ -141,7 +146,8 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 		return nil, &Error{Status: http.StatusUnauthorized, Message: "send the key in one Authorization header: Bearer <key>"}
 	}
 	for _, key := range sent {
-		if found := h.keyOf(key); found != nil {
+		c.hash = sha256.Sum256([]byte(key))
+		if found := h.keyOf(c.hash); found != nil {
 			return found, nil
 		}
 	}

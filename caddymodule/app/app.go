@@ -125,6 +125,7 @@ type App struct {
 	noted       []Weakness                   // what the handlers found
 	forwarded   []record.ProfileField        // requested by handlers, which are all provisioned before Start
 	opened      map[[sha256.Size]byte]string // names of the keys for the accounts API, by hash
+	keys        []Keys                       // of the handlers of the accounts API
 	selfService []func(company string) bool  // whom the handlers with self_service serve
 	startCalled bool                         // Start was called
 
@@ -299,6 +300,18 @@ func (a *App) RegisterSelfService(serves func(company string) bool) {
 	a.selfService = append(a.selfService, serves)
 }
 
+// Keys reports whether a handler of the accounts API has a key with this hash, and whether the
+// key has a right for a company.
+type Keys func(key [sha256.Size]byte, right, company string) bool
+
+// RegisterKeys registers a handler of the accounts API.
+func (a *App) RegisterKeys(keys Keys) { a.keys = append(a.keys, keys) }
+
+// Allows reports whether any handler of the accounts API has such a key with such a right.
+func (a *App) Allows(key [sha256.Size]byte, right, company string) bool {
+	return slices.ContainsFunc(a.keys, func(allows Keys) bool { return allows(key, right, company) })
+}
+
 // unused reports what is configured and no site uses. Call it after all handlers are
 // provisioned.
 func (a *App) unused() (found []Weakness) {
@@ -366,9 +379,9 @@ func (a *App) Cleanup() error {
 // replaced waits for the configs that a reload has replaced, and their messages on the way.
 var replaced sync.WaitGroup
 
-// OnReplaced calls f in the background once a reload replaces the config, unless the caller
-// calls stop before.
-func (a *App) OnReplaced(f func()) (stop func() bool) { return context.AfterFunc(a.ctx, f) }
+// IsReplaced reports whether a reload has replaced the config. Running then returns a later
+// app.
+func (a *App) IsReplaced() bool { return a.ctx.Err() != nil }
 
 // BeginCall begins a use of the service, which may outlast the config. The caller must
 // call EndCall afterwards.

@@ -399,12 +399,16 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 	})
 }
 
-// After a reload, an import or export that began before ends as soon as any other request. The
-// operator may have removed its key.
-func TestAReloadEndsWhatARemovedKeyBegan(t *testing.T) {
+// An import goes on over reloads, also through the admin endpoint, and so does an export. It
+// ends if a reload removes the company, the key or its right.
+func TestReloadsEndOnlyWhatTheyForbid(t *testing.T) {
 	t.Parallel()
-	const removed = "key partner a-key-that-is-removed {\nmay import export\n}"
-	s := accountsSite(t, startSite, allKeys+"\n"+removed, siteConfig{})
+	const (
+		key     = "key %s a-key-of-the-%[1]s {\nmay %s\n}\n"
+		company = "company gone {\napi_key other-key\ncaptcha off\n}\n"
+	)
+	removed, reduced, less := fmt.Sprintf(key, "removed", "import export"), fmt.Sprintf(key, "reduced", "import write"), fmt.Sprintf(key, "reduced", "import")
+	s := accountsSite(t, startSite, fmt.Sprintf(key, "kept", "import export")+removed+reduced, siteConfig{more: company})
 	many, long := new(strings.Builder), strings.Repeat("\U00020000", 250)
 	for i := range 5000 { // more than the buffers of a connection
 		fmt.Fprintf(many, "{\"profile_mnemocode\":\"%04d\",\"login_name\":\"%04d%s\"}\n", i, i, long)
@@ -413,9 +417,9 @@ func TestAReloadEndsWhatARemovedKeyBegan(t *testing.T) {
 		t.Fatalf("got %+v", counts)
 	}
 
-	begin := func(method, path string, body io.Reader) *http.Response {
-		r := get(http.NewRequestWithContext(t.Context(), method, s.URL+"/api/acme/"+path, body))(t)
-		r.Header.Set("Authorization", "Bearer a-key-that-is-removed")
+	begin := func(key, method, path string, body io.Reader) *http.Response {
+		r := get(http.NewRequestWithContext(t.Context(), method, s.URL+"/api/"+path, body))(t)
+		r.Header.Set("Authorization", "Bearer a-key-of-the-"+key)
 		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := new(net.Dialer).DialContext(ctx, network, address)
 			if err == nil {
@@ -423,35 +427,54 @@ func TestAReloadEndsWhatARemovedKeyBegan(t *testing.T) {
 			}
 			return conn, err
 		}
-		transport := &http.Transport{DialContext: dial}
-		t.Cleanup(transport.CloseIdleConnections)
-		return get(transport.RoundTrip(r))(t)
+		var way http.RoundTripper = &http.Transport{DialContext: dial}
+		if key == "" {
+			r.URL.Host, r.URL.Path = "127.0.0.1", "/mnemogate/"+path
+			way = s.adminClient().Transport
+		}
+		answer := get(way.RoundTrip(r))(t)
+		t.Cleanup(func() { _ = answer.Body.Close() })
+		return answer
 	}
-	lines, feed := io.Pipe()
-	defer feed.Close()
-	go func() { // the answer begins with a failure
-		_, _ = io.WriteString(feed, "nonsense\n"+strings.Repeat("nonsense\n", 1000))
-	}()
-	imports := begin("POST", "import", lines)
-	defer imports.Body.Close()
-	exports := begin("GET", "export", nil)
-	defer exports.Body.Close()
+	imports := []struct {
+		key, path string
+		created   int
+		feed      *io.PipeWriter
+		answer    *http.Response
+	}{
+		{key: "", path: "acme/import", created: 1},
+		{key: "kept", path: "acme/import", created: 1},
+		{key: "removed", path: "acme/import"},
+		{key: "reduced", path: "acme/import", created: 1},
+		{key: "reduced", path: "acme/import?update=true"},
+		{key: "kept", path: "gone/import"},
+	}
+	for i := range imports {
+		lines, feed := io.Pipe()
+		defer feed.Close()
+		go func() { _, _ = io.WriteString(feed, strings.Repeat("nonsense\n", 1001)) }() // the answer begins
+		imports[i].feed, imports[i].answer = feed, begin(imports[i].key, "POST", imports[i].path, lines)
+	}
+	exports := map[string]*http.Response{"kept": begin("kept", "GET", "acme/export", nil), "removed": begin("removed", "GET", "acme/export", nil)}
 
-	s.config = strings.Replace(s.config, removed, "", 1)
-	must(t, s.load())
-	_ = get(io.WriteString(feed, importLine(1)+"\n"))(t)
-	for began := time.Now(); time.Since(began) < 32*time.Second; time.Sleep(time.Second) {
-		if _, err := io.WriteString(feed, "\n"); err != nil {
-			break
+	s.config = strings.NewReplacer(removed, "", reduced, less, company, "").Replace(s.config)
+	for range 2 {
+		must(t, s.load())
+	}
+	for i, c := range imports {
+		_, _ = io.WriteString(c.feed, importLine(i)+"\n")
+		_ = c.feed.Close()
+		got := string(get(io.ReadAll(c.answer.Body))(t))
+		last := got[strings.LastIndex(strings.TrimSpace(got), "\n")+1:]
+		ended := strings.Contains(last, `"line":1002,"error":"a reload has removed the key, its right or the company`)
+		if !strings.Contains(last, fmt.Sprintf(`"created":%d,"updated":0,"skipped":0,"failed":1001`, c.created)) || ended != (c.created == 0) {
+			t.Errorf("%s with %q answers at last %s", c.path, c.key, last)
 		}
 	}
-	_, _ = io.WriteString(feed, importLine(2)+"\n")
-	_ = feed.Close()
-	const want = `"created":1,"updated":0,"skipped":0,"failed":1001,`
-	if got := string(get(io.ReadAll(imports.Body))(t)); !strings.Contains(got, want) || !strings.Contains(got, "the configuration was replaced") {
-		t.Errorf("the import answers %.300s … %s", got, got[max(0, len(got)-300):])
-	}
-	if n, err := io.Copy(io.Discard, exports.Body); err == nil {
-		t.Errorf("the whole export came, with %d bytes", n)
+	for key, answer := range exports {
+		lines, err := io.ReadAll(answer.Body)
+		if whole := err == nil && bytes.Count(lines, []byte("\n")) >= 5000; whole != (key == "kept") {
+			t.Errorf("%s: %d bytes of the export came, %v", key, len(lines), err)
+		}
 	}
 }
