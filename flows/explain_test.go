@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -148,8 +149,15 @@ func TestExplainSaysWhatHelps(t *testing.T) {
 		code, byCode bool
 		want         string
 	}{
-		"no gateway":                {before: sms, code: true, want: "since the company has no sms; configure sms, or give the account an app or backup codes"},
-		"no gateway, code alone":    {before: sms, byCode: true, want: "since the company has no sms; configure sms, or let the user set a password"},
+		"no gateway":             {before: sms, code: true, want: "since the company has no sms; configure sms, or give the account an app or backup codes"},
+		"no gateway, code alone": {before: sms, byCode: true, want: "since the company has no sms; configure sms, or let the user set a password"},
+		"no gateway, no phone": {before: func(b *harness) {
+			sms(b)
+			b.update(true, func(a *record.Account) { a.Phone = "" })
+		}, code: true, want: "; give the account an app or backup codes, or configure sms and give it a phone"},
+		"a country of no gateway": {before: func(b *harness) {
+			b.company.SMS = message.Gateways{{Sender: b.company.SMS, Countries: []string{"+44"}}}
+		}, code: true, want: "; add it to countries of a gateway, or give the account an app"},
 		"no phone":                  {before: func(b *harness) { b.update(true, func(a *record.Account) { a.Phone = "" }) }, code: true, want: "; give the account a phone, an app or"},
 		"another country":           {before: country, code: true, want: "; add it to limits sms_countries, and to countries of a gateway, or give the account an app"},
 		"another country, no other": {before: country, byCode: true, want: "of a gateway, or let the user set a password"},
@@ -159,7 +167,7 @@ func TestExplainSaysWhatHelps(t *testing.T) {
 				_, err := b.serveAs("", "198.51.100.1", "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
 				wantError(t, err, wire.ErrCredentialsInvalid)
 			}
-		}, loginID: "nobody", want: "passwords are locked; 'account unlock' can't end the lock of a login id without"},
+		}, loginID: "nobody", want: "passwords are locked; 'account unlock' can't end the lock of a login id without an account, which is forgotten a day after the last wrong password"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newHarness(t)

@@ -448,18 +448,19 @@ func TestNoticesNameTheSupport(t *testing.T) {
 	}
 }
 
-// Notices of new devices, which change nothing, are as many as recovery mails. Those of
-// changes all go out.
+// Notices of logins, which change nothing, are as many as recovery mails. Those of changes
+// all go out.
 func TestNoticesOfLoginsHaveABudget(t *testing.T) {
 	b := newHarness(t)
-	newDevices := func() {
+	logins := func() {
 		for range 5 {
+			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticeSecondFactorFailed})
 			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticeNewDevice})
 		}
 		settle(b.Service)
 	}
-	if n := len(b.noticesAfter(newDevices)); n != 3 {
-		t.Errorf("%d notices of new devices", n)
+	if n := len(b.noticesAfter(logins)); n != 3 {
+		t.Errorf("%d notices of logins", n)
 	}
 	b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"})) // a budget of its own
 	if n := len(b.noticesAfter(func() {
@@ -472,7 +473,7 @@ func TestNoticesOfLoginsHaveABudget(t *testing.T) {
 	b = newHarness(t)
 	b.company.Mail = nil
 	for range 3 {
-		newDevices()
+		logins()
 	}
 	b.wantNotices([]string{"passkey_added " + phone}, func() {
 		b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})

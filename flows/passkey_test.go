@@ -52,6 +52,11 @@ func (keychain) ReadAssertion(credential []byte) (tenant.PasskeyAssertion, error
 
 func (keychain) RPID() string { return "example.com" }
 
+// An otherDomain is a keychain of a company with another domain.
+type otherDomain struct{ keychain }
+
+func (otherDomain) RPID() string { return "example.org" }
+
 func (keychain) Register(challenge []byte, _ tenant.PasskeyOwner, credential []byte, _ bool) (record.Passkey, error) {
 	var a keychainAnswer
 	if err := json.Unmarshal(credential, &a); err != nil || len(a.ID) == 0 {
@@ -206,6 +211,13 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 		t.Errorf("one of a company that this node does not know: %v, reason %q", err, wire.ReasonOf(err))
 	}
 	b.Companies[code] = b.company
+	passkeys := b.company.Passkeys
+	for _, b.company.Passkeys = range []tenant.PasskeyVerifier{nil, otherDomain{}} { // which the store is not asked about
+		if _, err := b.serveAs("other", "192.0.2.1", "passkey/login", "", d.answer("other")); wire.ReasonOf(err) != wire.PasskeyUnknown {
+			t.Errorf("one of a company of another domain: %v, reason %q", err, wire.ReasonOf(err))
+		}
+	}
+	b.company.Passkeys = passkeys
 	if got := named(before(), record.AccountPasskeyChanged); len(got) != 1 || got[0].Account != b.account {
 		t.Errorf("the events are %v", got)
 	}

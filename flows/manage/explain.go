@@ -49,7 +49,7 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) ([]Findin
 	locked, is, step := c.CheckPasswords(wrong), "passwords are locked", unlock
 	switch {
 	case a.ID == 0:
-		step = "'account unlock' can't end the lock of a login id without an account"
+		step = "'account unlock' can't end the lock of a login id without an account, which is forgotten a day after the last wrong password"
 	case wire.ReasonOf(locked) == "lock.disabled":
 		is, step = "the password is disabled", "a recovery ends this or, if it was the owner, 'account unlock'"
 	}
@@ -120,11 +120,16 @@ func (e *explanation) code(ctx context.Context, c *session.Call, a record.Accoun
 	if byCode { // then neither helps
 		other = "let the user set a password by recovery or a welcome link"
 	}
-	switch blocked := c.CheckCode(ctx, a); {
-	case !c.Company.DeliversTo(a.Phone) && c.Company.SMS == nil:
-		e.add(blocked, "the account has no way to get the code, since the company has no sms", "configure sms, or "+other)
+	blocked := c.CheckCode(ctx, a)
+	switch _, listed := c.Company.Limits.Country(a.Phone); {
+	case a.Phone == "" && c.Company.SMS == nil:
+		e.add(blocked, "the account has no way to get the code", "give the account an app or backup codes, or configure sms and give it a phone")
 	case a.Phone == "":
 		e.add(blocked, "the account has no way to get the code", "give the account a phone, an app or backup codes")
+	case !c.Company.DeliversTo(a.Phone):
+		e.add(blocked, "the account has no way to get the code, since the company has no sms", "configure sms, or "+other)
+	case !c.Company.SendsCodesTo(a.Phone) && listed:
+		e.add(blocked, "no SMS are sent to the country of "+a.Phone, "add it to countries of a gateway, or "+other)
 	case !c.Company.SendsCodesTo(a.Phone):
 		e.add(blocked, "no SMS are sent to the country of "+a.Phone, "add it to limits sms_countries, and to countries of a gateway, or "+other)
 	default:

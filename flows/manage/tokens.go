@@ -47,8 +47,8 @@ func (w *TokenWish) check(longest time.Duration) error {
 		}
 		*f.text = strings.TrimSpace(text)
 	}
-	if actor := typed.LoginID(w.Actor, ""); actor == record.ActorUser || actor == record.ActorAdmin {
-		return &FieldError{"actor", "the history gives this name to others; write who acts as the user"}
+	if actor := strings.Join(strings.Fields(typed.LoginID(w.Actor, "")), " "); actor == record.ActorUser || actor == record.ActorAdmin {
+		return &FieldError{"actor", "in the history, this name means somebody else; write who acts as the user"}
 	}
 	w.Name = cmp.Or(w.Name, w.Actor)
 	for _, method := range w.Methods {

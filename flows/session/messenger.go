@@ -200,20 +200,21 @@ func (m *Messenger) notify(ctx context.Context, company *tenant.Company, a recor
 
 // chargeNotice charges the budgets of a notice. SMS with notices have a budget of their
 // own for each phone. Otherwise a thief could first use up the budget for codes, and the
-// owner would get no notice. Those that a login causes, which changes nothing, have another.
-// Mails have a budget for each account, and of logins a smaller one. The last mail of the
-// budget says so.
+// owner would get no notice. Those of logins, which change nothing, have another. Mails have
+// a budget for each account, and of logins a smaller one. The last mail of the budget says
+// so.
 func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, msg *message.Message) error {
 	at, err := m.attempts.Attempt(ctx, company, "")
 	if err != nil {
 		return err
 	}
 	spent := record.Event{Company: company.Code, Account: a.ID, Mnemocode: a.Mnemocode}
+	ofLogin := msg.Type == message.NoticeNewDevice || msg.Type == message.NoticeSecondFactorFailed
 	if strings.Contains(msg.To, "@") {
 		id := strconv.FormatInt(a.ID, 10)
 		counters := []record.Counter{at.Counter("limit.mails", id+"/all-notices", noticeMails)}
 		last := record.CheckOnly(counters...)
-		if msg.Type == message.NoticeNewDevice {
+		if ofLogin {
 			counters = append(counters, at.AccountMails(id+"/notices")...)
 		}
 		if err := m.attempts.chargePrivate(ctx, spent, counters...); err != nil {
@@ -224,8 +225,8 @@ func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a
 	}
 	spent.Country = smsCountry(company, msg.To)
 	budget := "/notices"
-	if msg.Type == message.NoticeNewDevice {
-		budget = "/new-devices"
+	if ofLogin {
+		budget = "/logins"
 	}
 	counters := append(at.PhoneSMS(msg.To+budget), at.CompanySMS()...)
 	country, _ := at.CountrySMS(msg.To) // no error: notify has checked that the country is allowed

@@ -18,10 +18,10 @@ func NewDigits(n int) string {
 	return fmt.Sprintf("%0*d", n, x)
 }
 
-// HashCode binds a code to its session, purpose and phone. The key is of the token, without
-// which a thief of the store's secrets could find six digits by trying all of them, and of the
-// secret. Otherwise whoever reads the sessions could find the codes of logins that they began
-// themselves.
+// HashCode binds a code to its session, purpose and phone. The hash needs the token, without
+// which a thief of the store's secrets could find six digits by trying all of them, and the
+// store's secret. Otherwise whoever reads the sessions could find the codes of logins that
+// they began themselves.
 func (k *Keys) HashCode(token string, purpose record.State, phone, digits string) [sha256.Size]byte {
 	return hashCode(k.codes[0], token, purpose, phone, digits)
 }

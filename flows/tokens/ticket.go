@@ -20,8 +20,8 @@ type ticket struct {
 
 const ticketTime = 8 // bytes
 
-// SpentMemory is how long it is remembered that something was used that works once. It
-// expires sooner, but perhaps by the clock of another machine, which may be ahead.
+// SpentMemory is how long a use is remembered of what works once. Such a thing expires
+// sooner, but perhaps by the clock of another machine, which may be ahead.
 const SpentMemory = time.Hour
 
 func (t ticket) size() int { return t.random + ticketTime + t.signature }

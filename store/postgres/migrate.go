@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -20,6 +21,20 @@ const (
 	migrationApplied = `SELECT EXISTS (SELECT 1 FROM mnemogate_migrations WHERE name = $1)`
 	insertMigration  = `INSERT INTO mnemogate_migrations (name) VALUES ($1)`
 )
+
+// tables returns the names of mnemogate's tables.
+func tables() (names []string) {
+	entries, _ := fs.ReadDir(migrations, "migrations") // which are in the program
+	scripts := createMigrations
+	for _, e := range entries {
+		script, _ := fs.ReadFile(migrations, "migrations/"+e.Name())
+		scripts += "\n" + string(script)
+	}
+	for _, found := range regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?(\w+)`).FindAllStringSubmatch(scripts, -1) {
+		names = append(names, found[1])
+	}
+	return names
+}
 
 // prepare updates the tables. If they are up to date, it takes no longer than a
 // call, because requests may wait for it.

@@ -174,11 +174,10 @@ func (p *Store) Unverified() string {
 // Faults asks for settings with which the server loses data if its machine crashes, for
 // those that a pooler has left out, and for other roles that may use the tables.
 func (p *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
-	scan := func(row sqlstore.Scanner) (s [2]string, err error) { return s, row.Scan(&s[0], &s[1]) }
+	scan := func(row sqlstore.Scanner) (s [3]string, err error) { return s, row.Scan(&s[0], &s[1], &s[2]) }
 	all, err := sqlstore.QueryAll(ctx, p, "asking for settings", scan, selectSettings)
-	role := pgx.Identifier{p.config.ConnConfig.User}.Sanitize()
 	for _, s := range all {
-		switch name, value, wanted := s[0], s[1], settings[s[0]]; {
+		switch name, value, role, wanted := s[0], s[1], s[2], settings[s[0]]; {
 		case slices.Contains(unsafe, name) && value == "off":
 			faults = append(faults, record.Fault{
 				What:   "PostgreSQL can lose what it has acknowledged, such as used codes and revoked sessions, if its machine crashes: its " + name + " is off",
@@ -198,7 +197,7 @@ func (p *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 	for _, revoke := range open {
 		faults = append(faults, record.Fault{
 			What:   "other roles of the database may use the tables, which have the secret, password hashes and phones",
-			Advice: "unless you want that, give mnemogate a schema of its own, and run: " + revoke,
+			Advice: "unless you want that, run: " + revoke,
 		})
 	}
 	return faults, err
@@ -207,14 +206,20 @@ func (p *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 // unsafe are settings that must not be off.
 var unsafe = []string{"fsync", "full_page_writes", "synchronous_commit"}
 
-var selectSettings = `SELECT name, setting FROM pg_settings WHERE name IN ('` +
+// Poolers may have another name for the role than the DSN.
+var selectSettings = `SELECT name, setting, quote_ident(session_user) FROM pg_settings WHERE name IN ('` +
 	strings.Join(slices.AppendSeq(slices.Clone(unsafe), maps.Keys(settings)), "', '") + `') ORDER BY name`
 
-// selectOthers returns the statement that locks other roles out, if there are any.
-const selectOthers = `SELECT format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM %s', current_schema(),
+// selectOthers returns the statement that locks other roles out of mnemogate's tables, if
+// there are any. A role that does not own the tables sees only PUBLIC and the roles that it
+// is a member of, which it needs.
+var selectOthers = `SELECT format('REVOKE ALL ON %s FROM %s',
+		(SELECT string_agg(format('%I.%I', schemaname, tablename), ', ' ORDER BY tablename)
+			FROM pg_tables WHERE schemaname = current_schema() AND tablename = ANY ('{` + strings.Join(tables(), ",") + `}')),
 		string_agg(DISTINCT CASE grantee WHEN 'PUBLIC' THEN grantee ELSE quote_ident(grantee) END, ', '))
 	FROM information_schema.table_privileges
 	WHERE table_schema = current_schema() AND table_name = 'secrets' AND grantee NOT IN (grantor, current_user)
+		AND (grantee = 'PUBLIC' OR pg_has_role(current_user, grantor::name, 'USAGE'))
 	HAVING count(*) > 0`
 
 const clock = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`

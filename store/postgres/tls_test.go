@@ -86,7 +86,8 @@ func TestPostgresTellsWhatItsSurroundingsBreak(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	schema := s.NewSchema(t)
 	role := "reader of " + schema
-	s.Exec(t, fmt.Sprintf(`CREATE ROLE %q`, role), fmt.Sprintf(`ALTER DEFAULT PRIVILEGES IN SCHEMA %s GRANT SELECT ON TABLES TO PUBLIC, %q`, schema, role))
+	s.Exec(t, "CREATE TABLE "+schema+".orders (id int)", fmt.Sprintf(`CREATE ROLE %q`, role), fmt.Sprintf(`ALTER DEFAULT PRIVILEGES IN SCHEMA %s GRANT SELECT ON TABLES TO PUBLIC, %q`, schema, role),
+		fmt.Sprintf(`GRANT SELECT ON %s.orders TO %q`, schema, role))
 	p := openStore(t, s.DSN(schema)+" client_encoding=LATIN1", Options{})
 	for name := range settings {
 		delete(p.config.ConnConfig.RuntimeParams, name)
@@ -95,7 +96,14 @@ func TestPostgresTellsWhatItsSurroundingsBreak(t *testing.T) {
 	encoding, err := sqlstore.QueryOne(bg, p, "asking", sqlstore.ScanValue[string], "SELECT current_setting('client_encoding')")
 	must(t, err)
 	wantEqual(t, "the encoding", encoding, "UTF8")
-	revoke := fmt.Sprintf(`REVOKE ALL ON ALL TABLES IN SCHEMA %s FROM %q, PUBLIC`, schema, role)
+	p.config.ConnConfig.User = "postgres.project" // as a pooler may name the role
+	granted := func() string {
+		t.Helper()
+		tables, err := sqlstore.QueryOne(bg, p, "asking", sqlstore.ScanValue[string],
+			`SELECT coalesce(string_agg(DISTINCT table_name, ' '), '') FROM information_schema.table_privileges WHERE grantee IN ($1, 'PUBLIC') AND table_schema = current_schema()`, role)
+		must(t, err)
+		return tables
+	}
 	advice := func() (all string) {
 		t.Helper()
 		faults, err := p.Faults(bg)
@@ -107,21 +115,30 @@ func TestPostgresTellsWhatItsSurroundingsBreak(t *testing.T) {
 	}
 	before := advice()
 	for _, want := range []string{
-		`ALTER ROLE "postgres" SET statement_timeout = '2000'`, `ALTER ROLE "postgres" SET idle_in_transaction_session_timeout = '2000'`,
-		`ALTER ROLE "postgres" SET plan_cache_mode = 'force_generic_plan'`, `ALTER ROLE "postgres" SET enable_seqscan = 'off'`,
-		`ALTER ROLE "postgres" SET jit = 'off'`, "and run: " + revoke + "\n",
+		`ALTER ROLE postgres SET statement_timeout = '2000'`, `ALTER ROLE postgres SET idle_in_transaction_session_timeout = '2000'`,
+		`ALTER ROLE postgres SET plan_cache_mode = 'force_generic_plan'`, `ALTER ROLE postgres SET enable_seqscan = 'off'`,
+		`ALTER ROLE postgres SET jit = 'off'`, "that, run: REVOKE ALL ON " + schema + ".acceptances, ", fmt.Sprintf(" FROM %q, PUBLIC\n", role),
 	} {
 		if !strings.Contains(before, want) {
 			t.Errorf("%q is not in:\n%s", want, before)
 		}
 	}
-	s.Exec(t, revoke, fmt.Sprintf(`DROP OWNED BY %q`, role), fmt.Sprintf(`DROP ROLE %q`, role))
+	revoke := before[strings.Index(before, "REVOKE"):]
+	s.Exec(t, revoke)
+	wantEqual(t, "the tables that the other role may use", granted(), "orders")
+	s.Exec(t, fmt.Sprintf(`DROP OWNED BY %q`, role), fmt.Sprintf(`DROP ROLE %q`, role))
 	if after := advice(); strings.Contains(after, "REVOKE") || strings.Contains(after, "default_transaction_isolation") {
 		t.Errorf("it advises:\n%s", after)
 	}
 	straight, err := startStore(t, s.DSN(schema), Options{}).Faults(bg)
 	must(t, err)
 	wantEqual(t, "faults without a pooler", len(straight), len(unsafe))
+	writer, node := "writer_"+schema, "node_"+schema
+	s.Exec(t, "CREATE ROLE "+writer, fmt.Sprintf("GRANT ALL ON ALL TABLES IN SCHEMA %s TO %s", schema, writer),
+		fmt.Sprintf("GRANT ALL ON SCHEMA %s TO %s", schema, writer), fmt.Sprintf("CREATE ROLE %s LOGIN IN ROLE %s", node, writer))
+	straight, err = startStore(t, s.DSN(schema)+" user="+node, Options{}).Faults(bg)
+	must(t, err)
+	wantEqual(t, "faults of a role that needs the rights of another", len(straight), len(unsafe))
 }
 
 func TestPostgresNeverFallsBackToPlaintext(t *testing.T) {

@@ -288,7 +288,7 @@ func ChangeNothing(*record.Account) (ends bool, err error) { return false, nil }
 // Revoking is a change of an account that revokes its sessions.
 func Revoking(*record.Account) (ends bool, err error) { return true, nil }
 
-// Set returns a change that is never refused. It revokes the sessions if it ends them.
+// Set returns a change that is never refused. It revokes the sessions if ends is true.
 func Set(ends bool, change func(*record.Account)) func(*record.Account) (ends bool, err error) {
 	return func(a *record.Account) (bool, error) { change(a); return ends, nil }
 }
