@@ -65,8 +65,10 @@ func newTrial(c *accounts.Call, channel, to string) (*trial, error) {
 		sender := t.company.Mail
 		if channel == "sms" {
 			sender = t.company.SMS
-			if !t.company.SendsTo(m.To) {
-				t.doubt = "codes are not sent to this phone, because sms_countries does not include its country, or countries of no gateway: add it if they should be"
+			if _, listed := t.company.Limits.Country(m.To); !listed {
+				t.doubt = "codes are not sent to this phone, because sms_countries does not include its country: add it if they should be"
+			} else if !t.company.SendsTo(m.To) {
+				t.doubt = "codes are not sent to this phone, because no gateway has its country in countries: add it if they should be"
 			}
 		}
 		if gateways, _ := sender.(message.Gateways); len(gateways) > 0 {

@@ -530,12 +530,16 @@ func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 			err := panics.Contain(func() error {
 				return (&manage.Admin{Manager: service.Manager, Company: service.Companies[code]}).Seed(ctx, c.seeds[0])
 			})
-			_, wrong := errors.AsType[*manage.FieldError](err)
-			again, advice := unanswered(err) && !wrong, "mend it, then run caddy reload --force"
-			if again {
-				advice = "wait: it is tried again"
+			if err != nil && ctx.Err() != nil {
+				return false // the next config creates it
 			}
+			_, wrong := errors.AsType[*manage.FieldError](err)
+			again := unanswered(err) && !wrong
 			if err != nil {
+				advice := "mend it, then run caddy reload --force"
+				if again {
+					advice = "wait: it is tried again"
+				}
 				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err, "advice", advice)
 			}
 			if again {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -151,6 +153,32 @@ func TestNothingStartsWhenTheConfigHasEnded(t *testing.T) {
 	app.cancel()
 	if _, err := app.Service(t.Context()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Its accounts are created by the next config.
+func TestAConfigThatHasEndedReportsNoAccount(t *testing.T) {
+	app := newApp(t, t.TempDir()+"/a.db", "")
+	service, err := serviceOf(t, app)
+	must(t, err)
+	app.Companies["acme"].seeds = []manage.Seed{{Account: record.Account{Mnemocode: "alice", LoginName: "alice"}}}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	out := logged(app)
+	if app.createAccounts(ended, service) || out.String() != "" {
+		t.Errorf("the log has %q", out)
+	}
+}
+
+func TestACompanyWithoutRecoveryIsToldWhatItNeeds(t *testing.T) {
+	for more, want := range map[string]string{
+		"":                            "configure sms, or mail and recovery link",
+		in("recovery", "methods off"): "name PHONE or MAIL in methods of recovery",
+	} {
+		app := newApp(t, t.TempDir()+"/a.db", more)
+		if !slices.ContainsFunc(app.Companies["acme"].weaknesses(&app.Policy), func(w Weakness) bool { return w.Directive == "recovery" && w.Advice == want }) {
+			t.Errorf("%q: nothing says %q", more, want)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ const refused, warned = true, false
 // Traps are in the order in which they are looked for at each visit.
 var Traps = []Trap{
 	{refused, unvisited, unreached, "it comes after %s, which passes no request on to it",
-		"write it before that, and both into a route block, since Caddy sorts directives elsewhere",
+		"write it before that, and both into a route block, since outside of one Caddy sorts directives",
 		"http:// { route { reverse_proxy localhost:9000; mnemogate } }", "http:// { route { mnemogate; reverse_proxy localhost:9000 } }"},
 	{refused, unvisited, skippedGate, "Caddy skips it, because the requests have taken another route of its group: Caddy gives groups of named routes and of sites the same names",
 		"write the named route as a snippet instead: (name) { ... }, and import name in place of invoke name",

@@ -25,7 +25,6 @@ type Message struct {
 var (
 	mu       sync.Mutex
 	kept     = map[string][]Message{} // by company, the oldest first
-	last     = map[string]int64{}     // the number that a company's newest message has
 	first    = time.Now().UnixMicro() // numbers are above it
 	captured = make(chan struct{})    // closed when the next message comes
 )
@@ -46,8 +45,11 @@ func Of(sender message.Sender) bool {
 func Keep(m message.Message) {
 	mu.Lock()
 	defer mu.Unlock()
-	last[m.Company] = max(last[m.Company], first) + 1
-	of := append(kept[m.Company], Message{last[m.Company], time.Now(), m})
+	of, number := kept[m.Company], first
+	if len(of) > 0 {
+		number = of[len(of)-1].Number
+	}
+	of = append(of, Message{number + 1, time.Now(), m})
 	kept[m.Company] = of[max(0, len(of)-atMost):]
 	close(captured)
 	captured = make(chan struct{})

@@ -108,6 +108,7 @@ type cli struct {
 	companyCode              string
 	json                     bool
 	by                       string // only for commands that take an account
+	adminOnly                bool   // the command does not take --api
 
 	cmd    *cobra.Command // the running command
 	in     *bufio.Reader  // its standard input
@@ -173,6 +174,7 @@ func (c *cli) adminCommand(use, short, long string, args cobra.PositionalArgs, f
 		if c.api != "" {
 			return errors.New(c.cmd.Name() + " uses the admin endpoint: leave --api out, with its --key-file, and run it on the machine of that endpoint")
 		}
+		c.adminOnly = true
 		return f(args)
 	})
 }

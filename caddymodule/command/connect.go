@@ -91,8 +91,6 @@ func clientOf(t *http.Transport) *http.Client {
 	return &http.Client{CheckRedirect: guest.NoRedirects, Transport: t}
 }
 
-const notRunning = "is Caddy running? If its admin endpoint is elsewhere, say where with --address; if it has none (admin off), use --api"
-
 func (c *cli) adminEndpoint() (*server, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
 	if err != nil {
@@ -106,6 +104,10 @@ func (c *cli) adminEndpoint() (*server, error) {
 	if parsed.IsUnixNetwork() {
 		parsed.Host, _, _ = strings.Cut(parsed.Host, "|") // cut off the socket's permissions
 		host = "127.0.0.1"                                // the host that Caddy's own commands send; it is not checked
+	}
+	notRunning := "is Caddy running? If its admin endpoint is elsewhere, say where with --address; if it has none (admin off), use --api"
+	if c.adminOnly {
+		notRunning = strings.TrimSuffix(notRunning, "use --api") + "turn it on"
 	}
 	return &server{
 		client: clientOf(&http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -115,7 +115,7 @@ var (
 	errNotTrusted = &wire.Error{
 		Code:    wire.ErrValidation.Code,
 		Status:  http.StatusForbidden,
-		Message: "Only a proxy that trusted_proxies lists may ask here, on a Unix socket one that trusted_proxies_unix lets in.",
+		Message: "Only a proxy that trusted_proxies lists may ask here or, on a Unix socket, one that trusted_proxies_unix lets in.",
 	}
 	errOwnPath = &wire.Error{
 		Code:    wire.ErrNoRoute.Code,
