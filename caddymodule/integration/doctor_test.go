@@ -270,7 +270,7 @@ func TestDoctorSendsATest(t *testing.T) {
 		company: "captcha off\n" + account("alice", "phone +37060000001\nsecond_factor") + r.events("types account.deleted") +
 			"limits {\nsms_per_company 1/1h\nsms_per_phone 1/1h\nsms_per_account 1/1h\nmails_per_account 1/1h\nsms_countries +370\n}\n",
 		more: "company bare {\napi_key off\ncaptcha off\nsms weak\nevents off\n}\ncompany logs {\napi_key off\ncaptcha off\nsms log\n}\n" +
-			fmt.Sprintf("company failing {\napi_key off\ncaptcha off\nsms webhook %s/send?key=hiddenkey {\nsecret whsec_aGlkZGVu\nheader X-Key anotherhidden\ntimeout 2s\n}\n", gateway.URL) +
+			fmt.Sprintf("company failing {\napi_key off\ncaptcha off\nsms webhook %s/send?key=hiddenkey {\nsecret whsec_aGlkZGVu\nheader X-Key anotherhidden\ntimeout 2s\ncountries +370\n}\n", gateway.URL) +
 			"mail webhook " + nobodyListens(t) + " {\nsecret whsec_aGlkZGVu\n}\n}\n",
 	})
 	test := func(what, company string) outcome {
@@ -306,7 +306,10 @@ func TestDoctorSendsATest(t *testing.T) {
 		t.Error("a test is counted")
 	}
 	s.run("what else there is to say", func(t *testing.T) {
-		test("sms:+12025550123", "acme").want(0, "warning  acme: sms  a test to +12025550123 was accepted", "sms_countries")
+		test("sms:+12025550123", "acme").want(0, "warning  acme: sms  a test to +12025550123 was accepted", "sms_countries does not include its country")
+		accepts := guesttest.Answering(204, "")
+		does.Store(&accepts)
+		test("sms:+12025550123", "failing").want(0, "warning  failing: sms  a test to +12025550123 was accepted", "no gateway has its country in countries")
 		test("sms:+37060000001", "bare").want(0, "ok  bare: sms", "the gateway gave no details")
 		test("sms:+37060000001", "logs").want(0, "it is in Caddy's log, and nowhere else")
 		s.tells("This is a test: SMS of logs arrive here.")
