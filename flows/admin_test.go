@@ -346,12 +346,12 @@ func TestOperationsNameTheirActor(t *testing.T) {
 	}{
 		"an account without sessions": {
 			do:   func(ad *manage.Admin) error { return ad.EndSessions(t.Context(), mnemocode) },
-			want: record.Event{Name: record.AllSessionsEnded, Mnemocode: mnemocode, Reason: record.EndedByAdmin},
+			want: record.Event{Name: record.AccountSessionsEnded, Mnemocode: mnemocode, Reason: record.EndedByAdmin},
 		},
 		"an account later": {
 			prepare: func(b *harness) { b.fails("End").Store(true) },
 			do:      func(ad *manage.Admin) error { return ad.EndSessions(t.Context(), mnemocode) },
-			want:    record.Event{Name: record.AllSessionsEnded, Mnemocode: mnemocode, Reason: record.EndedByAdmin},
+			want:    record.Event{Name: record.AccountSessionsEnded, Mnemocode: mnemocode, Reason: record.EndedByAdmin},
 		},
 		"a company": {
 			do:   func(ad *manage.Admin) error { return ad.EndAllSessions(t.Context()) },

@@ -54,7 +54,7 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
-	return ad.revokeAll(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation}, a)
+	return ad.revokeAll(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation}, ad.event(record.AccountSessionsEnded, a))
 }
 
 // EndAllSessions revokes all sessions of the company, including pending steps and
@@ -64,16 +64,15 @@ func (ad *Admin) EndAllSessions(ctx context.Context) error {
 	if err != nil {
 		return adminError("ending the company's sessions", err)
 	}
-	return ad.revokeAll(ctx, e, record.Account{})
+	return ad.revokeAll(ctx, e, ad.event(record.AllSessionsEnded, record.Account{}))
 }
 
-// revokeAll revokes the sessions that the operator ends, of an account or of the company. Its
-// event also stands for what is no session, such as issued tokens, and for what a store does
+// revokeAll revokes the sessions that the operator ends, of an account or of the company. The
+// event ended also stands for what is no session, such as issued tokens, and for what a store does
 // not revoke until later.
-func (ad *Admin) revokeAll(ctx context.Context, e record.Revocation, a record.Account) error {
+func (ad *Admin) revokeAll(ctx context.Context, e record.Revocation, ended record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
 	err := ad.revoke(ctx, e, record.EndedByAdmin)
-	ended := ad.event(record.AllSessionsEnded, a)
 	ended.Reason = record.EndedByAdmin
 	ad.emit(ctx, ended)
 	return err

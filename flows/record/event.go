@@ -137,12 +137,13 @@ const (
 	IdentityBound = AccountPrefix + "identity_bound"
 
 	// Changes by an administrator, a backend or the account's own user.
-	AccountCreated     = AccountPrefix + "created"
-	AccountChanged     = AccountPrefix + "changed"
-	AccountDeleted     = AccountPrefix + "deleted"
-	AccountUnlocked    = AccountPrefix + "unlocked"
-	AccountBackupCodes = AccountPrefix + "backup_codes"
-	AccountTOTP        = AccountPrefix + "totp"
+	AccountCreated       = AccountPrefix + "created"
+	AccountChanged       = AccountPrefix + "changed"
+	AccountDeleted       = AccountPrefix + "deleted"
+	AccountUnlocked      = AccountPrefix + "unlocked"
+	AccountSessionsEnded = AccountPrefix + "sessions_ended"
+	AccountBackupCodes   = AccountPrefix + "backup_codes"
+	AccountTOTP          = AccountPrefix + "totp"
 
 	AccountPasskeyAdded   = AccountPrefix + "passkey_added"
 	AccountPasskeyRemoved = AccountPrefix + "passkey_removed"
@@ -228,7 +229,7 @@ func eventKinds() []EventKind {
 		{LimitSMSUnlisted, "`sms_countries` refused an SMS; once per day and node", attempt},
 		{SessionEnded, "a session or recovery link was revoked; reason: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
 			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedByLimit + "` (`sessions_per_account`), `" + EndedLate + "` (what a crash left over)", ended},
-		{AllSessionsEnded, "all sessions of the company or, with a mnemocode, of the account were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", admin},
+		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", admin},
 		{SessionMoved, "a cookie replaced a token", client},
 		{SessionRaised, "a user gave another factor, named as in [auth_methods](backends.md#the-user-and-the-session)", slices.Concat(client, []string{"factor"})},
 		{RequestRefused, "a path needs more than the user's session; route is the pattern in `role`, `mfa` or `fresh`; once a minute for each user, reason, pattern and node",
@@ -246,6 +247,7 @@ func eventKinds() []EventKind {
 		{WelcomeUsed, named, slices.Concat(client, []string{"route", "ref"})},
 		{StoreRekeyed, named, []string{"address", "actor"}},
 		{StoreBackedUp, "a backup of the store began", []string{"address", "actor"}},
+		{AccountSessionsEnded, "the sessions of the account were ended; reason: `" + EndedByAdmin + "`", admin},
 		{AccountTOTP, "a secret for an authenticator app was shown", admin},
 		{AccountTokenIssued, "a token was issued; reason is its id or, if somebody acts as the user, who and why", admin},
 		{AccountTokenRemoved, "a token was removed; reason is its id", admin},
