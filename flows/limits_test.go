@@ -364,6 +364,18 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	b.must("auth/checkotp", login(), object{"backup_code": "ABCDE23456"})
 }
 
+// A wrong password tells nothing of the account's status.
+func TestAWrongPasswordTellsNoStatus(t *testing.T) {
+	for _, status := range record.Statuses {
+		b := newHarness(t)
+		b.status(status)
+		_, err := b.serve("auth/checkcredentials", "", credentials(object{"password": "wrong"}))
+		if r := refusal(err); r.Err != wire.ErrCredentialsInvalid || r.Message != "" || r.Captcha {
+			t.Errorf("%s: got %+v", status, r)
+		}
+	}
+}
+
 // A right password that races with wrong ones clears the count at most once.
 func TestTheLockWithARightPasswordAmongMany(t *testing.T) {
 	b := newHarness(t)
