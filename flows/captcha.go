@@ -77,7 +77,7 @@ func verifyCaptcha(ctx context.Context, c *session.Call, response string) (once 
 		return c.Company.Captcha.Verify(ctx, response, c.Address)
 	})
 	if err != nil {
-		err = session.Unanswered("verifying the captcha response", err)
+		err = wire.Unavailable("verifying the captcha response", err)
 	}
 	return response, ok, err
 }

@@ -74,6 +74,11 @@ func TestWhatCouldNotBeDoneIsNoTry(t *testing.T) {
 			b.company.Captcha = brokenSystem{}
 			return func() { b.company.Captcha = captcha }
 		}},
+		"a defect": {"auth/recovery/recover", func(*harness) object { return recovery(object{"method": "QUESTION"}) }, func(b *harness) func() {
+			captcha := b.company.Captcha
+			b.company.Captcha = plugin(func(context.Context) error { panic("a defect") })
+			return func() { b.company.Captcha = captcha }
+		}},
 		"a store": {"passkey/login", func(b *harness) object {
 			if phone == nil {
 				phone = b.device("phone", 0)
@@ -90,12 +95,15 @@ func TestWhatCouldNotBeDoneIsNoTry(t *testing.T) {
 			b.company.Captcha, b.company.Limits.CaptchaAfter = strictCaptcha{}, new(0)
 			b.company.Limits.LoginsPerAddress.N = 5
 			body := c.body(b) // the same, with the same captcha response
-			mend := c.fails(b)
+			mend, want := c.fails(b), wire.ErrUnavailable
+			if name == "a defect" {
+				want = wire.ErrService
+			}
 			for range 3 * b.company.Limits.LoginsPerAddress.N {
 				if c.path != "auth/checkcredentials" {
 					body = c.body(b)
 				}
-				b.wrong(wire.ErrUnavailable, c.path, "", body)
+				b.wrong(want, c.path, "", body)
 			}
 			mend()
 			if c.path == "auth/checkcredentials" {

@@ -120,7 +120,7 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 	})
 	switch {
 	case err != nil && !errors.Is(err, wire.ErrOAuthFailed):
-		return tenant.OAuthUser{}, session.Unanswered("asking the provider", err)
+		return tenant.OAuthUser{}, wire.Unavailable("asking the provider", err)
 	case err == nil && !record.IsSubject(user.Subject):
 		return tenant.OAuthUser{}, fmt.Errorf("%w: the provider names the user in a way that can't be kept", tenant.ErrProviderFault)
 	}

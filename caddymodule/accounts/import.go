@@ -76,16 +76,16 @@ func (c *Call) importLines() error {
 }
 
 // errRemoved ends an import or export that a new request could not begin.
-var errRemoved = &Error{Status: http.StatusForbidden, Message: "a reload has removed the key, its right or the company from the configuration"}
+var errRemoved = &Error{Status: http.StatusForbidden, Message: "Caddy stops, or a reload has removed the key, its right, the company or its store from the configuration"}
 
-// stillAllowed returns errRemoved if a reload has removed the company, the key or one of the
-// rights since the request began.
+// stillAllowed returns errRemoved if a reload has removed the company, its store, the key or one
+// of the rights since the request began, or if Caddy stops.
 func (c *Call) stillAllowed(rights ...Right) error {
 	if !c.App.IsReplaced() {
 		return nil
 	}
 	now, company := app.Running(), c.admin.Company.Code
-	if now == nil || now.Companies[company] == nil {
+	if now == nil || !now.SharesStores(c.App) || now.Companies[company] == nil {
 		return errRemoved
 	}
 	for _, right := range rights {

@@ -379,8 +379,8 @@ func (a *App) Cleanup() error {
 // replaced waits for the configs that a reload has replaced, and their messages on the way.
 var replaced sync.WaitGroup
 
-// IsReplaced reports whether a reload has replaced the config. Running then returns a later
-// app.
+// IsReplaced reports whether a reload has replaced the config, or Caddy stops. Running then
+// returns a later app, or nil.
 func (a *App) IsReplaced() bool { return a.ctx.Err() != nil }
 
 // BeginCall begins a use of the service, which may outlast the config. The caller must

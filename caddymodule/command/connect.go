@@ -105,10 +105,11 @@ func (c *cli) adminEndpoint() (*server, error) {
 		parsed.Host, _, _ = strings.Cut(parsed.Host, "|") // cut off the socket's permissions
 		host = "127.0.0.1"                                // the host that Caddy's own commands send; it is not checked
 	}
-	notRunning := "is Caddy running? If its admin endpoint is elsewhere, say where with --address; if it has none (admin off), use --api"
+	step := "use --api"
 	if c.adminOnly {
-		notRunning = strings.TrimSuffix(notRunning, "use --api") + "turn it on"
+		step = "turn it on"
 	}
+	notRunning := "is Caddy running? If its admin endpoint is elsewhere, say where with --address; if it has none (admin off), " + step
 	return &server{
 		client: clientOf(&http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, parsed.Network, parsed.JoinHostPort(0))

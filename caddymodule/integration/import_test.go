@@ -466,7 +466,7 @@ func TestReloadsEndOnlyWhatTheyForbid(t *testing.T) {
 		_ = c.feed.Close()
 		got := string(get(io.ReadAll(c.answer.Body))(t))
 		last := got[strings.LastIndex(strings.TrimSpace(got), "\n")+1:]
-		ended := strings.Contains(last, `"line":1002,"error":"a reload has removed the key, its right or the company`)
+		ended := strings.Contains(last, `"line":1002,"error":"Caddy stops, or a reload has removed the key, its right, the company`)
 		if !strings.Contains(last, fmt.Sprintf(`"created":%d,"updated":0,"skipped":0,"failed":1001`, c.created)) || ended != (c.created == 0) {
 			t.Errorf("%s with %q answers at last %s", c.path, c.key, last)
 		}

@@ -63,7 +63,7 @@ var allowedImports = map[string][]string{
 	"flows/assertion":              {"flows/panics", "flows/record", "flows/tokens", "flows/wire"},
 	"flows/tenant":                 {"flows/message", "flows/password", "flows/record", "flows/typed", "flows/wire"},
 	"flows/tokens":                 {"flows/record"},
-	"flows/wire":                   {"flows/message", "flows/record"},
+	"flows/wire":                   {"flows/message", "flows/panics", "flows/record"},
 	"flows/message":                {"flows/panics"},
 	"flows/record":                 {"flows/typed"},
 	"flows/panics":                 nil,

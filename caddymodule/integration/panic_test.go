@@ -158,7 +158,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 		{"accounts.ByLoginID", none, login("alice"), wire.ErrService},
 		{"accounts.ByID", pending, checkpassword, wire.ErrService},
 		{"accounts.UpdateFailures", none, credentials, wire.ErrService},
-		{"accounts.UpdateFailures.change", none, credentials, wire.ErrUnavailable}, // within a transaction of stores.SQLite
+		{"accounts.UpdateFailures.change", none, credentials, wire.ErrService}, // within a transaction of stores.SQLite
 		{"sessions.Create", none, credentials, wire.ErrService},
 		{"sessions.Get", authorized, get, wire.ErrService},
 		{"sessions.Get", authorized, logout, wire.ErrService},

@@ -3,11 +3,9 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/panics"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // AskLimit is how long a captcha or provider may take that does not give up by itself.
@@ -22,15 +20,6 @@ func Ask[T any](ctx context.Context, limit time.Duration, ask func(context.Conte
 		return err
 	})
 	return answer, notByClient(err)
-}
-
-// Unanswered returns service.unavailable for what a plugin did not do, or service.error if it
-// panicked.
-func Unanswered(doing string, err error) error {
-	if _, panicked := errors.AsType[*panics.Error](err); panicked {
-		return &wire.Refusal{Err: wire.ErrService, Cause: fmt.Errorf("%s: %w", doing, err)}
-	}
-	return wire.Unavailable(doing, err)
 }
 
 // notByClient returns the error of what goes on when the client hangs up. If it was canceled

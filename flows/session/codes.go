@@ -110,7 +110,7 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 	if err == nil {
 		return nil
 	}
-	err = Unanswered(doing, notTaken{err})
+	err = wire.Unavailable(doing, notTaken{err})
 	if errors.Is(err, wire.ErrService) {
 		return err
 	}

@@ -200,9 +200,9 @@ func (m *Messenger) notify(ctx context.Context, company *tenant.Company, a recor
 
 // chargeNotice charges the budgets of a notice. SMS with notices have a budget of their
 // own for each phone. Otherwise a thief could first use up the budget for codes, and the
-// owner would get no notice. Those of logins, which change nothing, have another. Mails have
-// a budget for each account, and of logins a smaller one. The last mail of the budget says
-// so.
+// owner would get no notice. Each kind that a login causes, which changes nothing, has another.
+// Mails have a budget for each account, and of such a kind a smaller one. The last mail of the
+// budget says so.
 func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, msg *message.Message) error {
 	at, err := m.attempts.Attempt(ctx, company, "")
 	if err != nil {
@@ -215,7 +215,7 @@ func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a
 		counters := []record.Counter{at.Counter("limit.mails", id+"/all-notices", noticeMails)}
 		last := record.CheckOnly(counters...)
 		if ofLogin {
-			counters = append(counters, at.AccountMails(id+"/notices")...)
+			counters = append(counters, at.AccountMails(id+"/"+msg.Type)...)
 		}
 		if err := m.attempts.chargePrivate(ctx, spent, counters...); err != nil {
 			return err
@@ -226,7 +226,7 @@ func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a
 	spent.Country = smsCountry(company, msg.To)
 	budget := "/notices"
 	if ofLogin {
-		budget = "/logins"
+		budget = "/" + msg.Type
 	}
 	counters := append(at.PhoneSMS(msg.To+budget), at.CompanySMS()...)
 	country, _ := at.CountrySMS(msg.To) // no error: notify has checked that the country is allowed

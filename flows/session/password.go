@@ -60,7 +60,7 @@ func (p *Passwords) ComparePassword(ctx context.Context, at *limits.Attempt, t *
 	}
 	ok, outdated, err := p.verifyPassword(ctx, at, t.Account, t.Password)
 	if err != nil {
-		return Unanswered("checking the password", err)
+		return wire.Unavailable("checking the password", err)
 	}
 	at.Worked()
 	private := t.Counts.HasPrivate()
@@ -128,7 +128,7 @@ func (p *Passwords) CheckNotSame(ctx context.Context, at *limits.Attempt, a reco
 	}
 	same, _, err := p.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
 	if err != nil {
-		return Unanswered("comparing with the current password", err)
+		return wire.Unavailable("comparing with the current password", err)
 	}
 	if same {
 		return wire.ErrPasswordSame

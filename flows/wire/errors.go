@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -204,9 +205,12 @@ type Waiter interface {
 	RetryAfter() time.Duration
 }
 
-// Unavailable returns service.unavailable, caused by err, which may be a Waiter. doing says
-// what failed, as in "loading the session".
+// Unavailable returns service.unavailable, caused by err, which may be a Waiter, or
+// service.error if err is a panic. doing says what failed, as in "loading the session".
 func Unavailable(doing string, err error) error {
+	if _, panicked := errors.AsType[*panics.Error](err); panicked {
+		return &Refusal{Err: ErrService, Cause: fmt.Errorf("%s: %w", doing, err)}
+	}
 	wait := RetrySoon
 	if w, ok := errors.AsType[Waiter](err); ok {
 		wait = max(wait, min(w.RetryAfter(), retryLatest))

@@ -139,6 +139,7 @@ func TestPostgresTellsWhatItsSurroundingsBreak(t *testing.T) {
 	straight, err = startStore(t, s.DSN(schema)+" user="+node, Options{}).Faults(bg)
 	must(t, err)
 	wantEqual(t, "faults of a role that needs the rights of another", len(straight), len(unsafe))
+	s.Exec(t, fmt.Sprintf("DROP OWNED BY %s, %s", node, writer), fmt.Sprintf("DROP ROLE %s, %s", node, writer))
 }
 
 func TestPostgresNeverFallsBackToPlaintext(t *testing.T) {

@@ -28,7 +28,8 @@ var (
 	account                    = "accounts/" + url.PathEscape(name) // a name can have a slash
 )
 
-var client = http.Client{Timeout: 40 * time.Second} // answers can take 30 s
+// Answers can take 30 s to begin, and those of an export or import any time to end.
+var client = http.Client{Transport: &http.Transport{ResponseHeaderTimeout: 40 * time.Second}}
 
 type answer struct {
 	status int

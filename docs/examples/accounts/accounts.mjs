@@ -5,7 +5,7 @@
 const { ACCOUNTS_API, ACCOUNTS_KEY, SIGNUP_KEY, SUPPORT_KEY, APP } = process.env
 const [, , name] = process.argv
 const segment = encodeURIComponent // of a path: a name or subject can have a slash
-const send = (url, request) => fetch(url, { signal: AbortSignal.timeout(40_000), ...request }) // answers can take 30 s
+const send = (url, request) => fetch(url, { signal: AbortSignal.timeout(40_000), ...request }) // answers can take 30 s, those of an export or import longer
 
 // Calls the accounts API. An object is sent as JSON, anything else as it is.
 async function call(method, path, body, { key = ACCOUNTS_KEY, ...headers } = {}) {

@@ -21,7 +21,8 @@ createServer(async (request, response) => {
   if (!known.has(id)) {
     const { type, data } = JSON.parse(body)
     console.log(type, data.profile_mnemocode)
-    setTimeout(() => known.delete(id), 2592e5, known.add(id)).unref()
+    known.add(id)
+    setTimeout(() => known.delete(id), 3 * 24 * 3600e3).unref()
   }
   response.writeHead(204).end()
 }).listen(process.env.PORT)

@@ -25,15 +25,13 @@ import (
 type object = map[string]any
 
 // post sends an object and returns the answer. If none comes, it sends the same again: with
-// the same key, nothing is done twice.
+// the same key, nothing is done twice within a minute.
 func post(url, key string, header http.Header, body object) object {
 	data, _ := json.Marshal(body)
 	status, text, err := send(url, key, header, data)
-	for range 2 {
-		if err != nil {
-			time.Sleep(time.Second)
-			status, text, err = send(url, key, header, data)
-		}
+	if err != nil {
+		time.Sleep(time.Second)
+		status, text, err = send(url, key, header, data)
 	}
 	if err != nil {
 		log.Fatal(err)

@@ -9,8 +9,8 @@ const { ACCOUNTS_API, ACCOUNTS_KEY, AUTH_API, API_KEY, SIGN_UP_ID } = process.en
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
 
 // Sends an object and returns the answer. If none comes, it sends the same again: with the
-// same key, nothing is done twice.
-async function post(url, idempotencyKey, headers, body = {}, tries = 3) {
+// same key, nothing is done twice within a minute.
+async function post(url, idempotencyKey, headers, body = {}, tries = 2) {
   let response, text
   try {
     response = await fetch(url, {
