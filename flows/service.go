@@ -34,8 +34,8 @@ type Request struct {
 	PageKey       bool // whether the key of the company's login page is valid too, because the site has that page
 	Authorization []string
 	// Credentials returns the Authorization or, in the same form, a cookie. Routes that raise
-	// sessions, Current and User call it in place of Authorization. It fails for a cookie that another site made
-	// the browser send. Credentials may be nil.
+	// sessions, Current and User call it in place of Authorization. It fails for a cookie that
+	// another site made the browser send. Credentials may be nil.
 	Credentials func() ([]string, error)
 	Address     string // the client's, for its limits
 	UserAgent   string // as sent; sessions keep the first part

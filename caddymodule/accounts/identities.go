@@ -4,8 +4,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -17,7 +15,7 @@ func identity(provider, subject string) (record.Identity, error) {
 	switch {
 	case err != nil || id < 1 || id > record.MaxProvider || provider != strconv.Itoa(id):
 		return record.Identity{}, &manage.FieldError{Field: "provider_id", Message: "it must be 1 to 5"}
-	case subject == "" || len(subject) > record.MaxSubject || strings.ContainsFunc(subject, unicode.IsControl):
+	case !record.IsSubject(subject):
 		return record.Identity{}, &manage.FieldError{Field: "subject", Message: "it must be 1 to 255 bytes, without control characters"}
 	}
 	return record.Identity{Provider: id, Subject: subject}, nil

@@ -192,7 +192,7 @@ func (at *Attempt) Worked() { at.taken = nil }
 // GiveBack is GiveBackAll if err, the outcome of the attempt, says that the node was too
 // busy for the work, or that a store or provider did not answer or has a defect.
 func (at *Attempt) GiveBack(ctx context.Context, err error) {
-	if errors.Is(err, wire.ErrUnavailable) || errors.Is(err, wire.ErrService) {
+	if wire.IsFailure(err) {
 		at.GiveBackAll(ctx)
 	}
 }

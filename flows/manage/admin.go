@@ -180,7 +180,7 @@ func adminError(doing string, err error) error {
 	_, taken := errors.AsType[*record.TakenError](err)
 	_, spent := errors.AsType[*record.SpentError](err)
 	_, rule := errors.AsType[*tenant.RuleError](err)
-	if err == nil || refused || field || taken || spent || rule || errors.Is(err, record.ErrNotFound) || errors.Is(err, wire.ErrUnavailable) || errors.Is(err, wire.ErrService) {
+	if err == nil || refused || field || taken || spent || rule || errors.Is(err, record.ErrNotFound) || wire.IsFailure(err) {
 		return err
 	}
 	return wire.Unavailable(doing, err)

@@ -97,7 +97,7 @@ type explanation struct {
 const unlock = "'account unlock' ends the lock, if it was the owner"
 
 func (e *explanation) add(answer error, message, advice string) {
-	if errors.Is(answer, wire.ErrUnavailable) {
+	if wire.IsFailure(answer) {
 		e.err = answer
 	} else if answer != nil {
 		e.found = append(e.found, Finding{answer, message, advice})

@@ -54,8 +54,8 @@ type Revoker struct {
 // RevokeAll revokes the sessions of older session generations of an account or a
 // company. The session that it spares gets the account's present values. RevokeAll emits
 // an event for each session of an account, and one for a company if it is late. The events
-// are copies of by, which says who revoked the sessions and why. If RevokeAll fails, Run retries until
-// it succeeds.
+// are copies of by, which says who revoked the sessions and why. If RevokeAll fails, Run
+// retries until it succeeds.
 func (r *Revoker) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish its revocation
 	events, unlisted := r.revocationEvents(ctx, e, by)
@@ -116,10 +116,10 @@ func (r *Revoker) revocationEvents(ctx context.Context, e record.Revocation, by 
 	if r.Observe == nil {
 		return nil, nil
 	}
-	if e.Account == 0 && by.Reason != record.EndedLate {
-		return nil, nil // who revoked them emits one
-	}
 	if e.Account == 0 {
+		if by.Reason != record.EndedLate {
+			return nil, nil // who revoked them emits one
+		}
 		by.Name, by.Company = record.AllSessionsEnded, e.Company
 		return []record.Event{by}, nil
 	}

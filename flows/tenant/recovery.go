@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -57,12 +58,10 @@ func notSet(m Method, a record.Account) error {
 // it.
 func (c *Company) BlindRecoveryMethod(wanted Method, a record.Account) (record.Account, Method, error) {
 	methods := slices.DeleteFunc(slices.Clone(c.Recovery.Methods), func(m Method) bool { return m == ByQuestion })
-	if wanted == "" && len(methods) > 0 {
-		wanted = methods[0]
-	}
 	if len(methods) == 0 {
 		return record.Account{}, wanted, errNoRecovery
 	}
+	wanted = cmp.Or(wanted, methods[0])
 	if !slices.Contains(methods, wanted) {
 		return record.Account{}, wanted, wire.ErrMethodRestricted
 	}

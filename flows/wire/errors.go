@@ -218,6 +218,10 @@ func Unavailable(doing string, err error) error {
 	return &Refusal{Err: ErrUnavailable, RetryAfter: wait, Cause: fmt.Errorf("%s: %w", doing, err)}
 }
 
+// IsFailure reports whether err is service.unavailable or service.error: the client is not to
+// blame.
+func IsFailure(err error) bool { return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrService) }
+
 // Gone returns auth.token.invalid for the error of a store which says that what a token stands
 // for is gone, or another request was faster. Of any other error it is Unavailable; nil for nil.
 func Gone(doing string, err error) error {

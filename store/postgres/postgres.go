@@ -193,7 +193,7 @@ func (p *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 	if err != nil {
 		return faults, err
 	}
-	open, err := sqlstore.QueryAll(ctx, p, "asking who may read the tables", sqlstore.ScanValue[string], selectOthers)
+	open, err := sqlstore.QueryAll(ctx, p, "asking who may read the tables", sqlstore.ScanValue[string], selectOthers, tables())
 	for _, revoke := range open {
 		faults = append(faults, record.Fault{
 			What:   "other roles of the database may use the tables, which have the secret, password hashes and phones",
@@ -210,12 +210,12 @@ var unsafe = []string{"fsync", "full_page_writes", "synchronous_commit"}
 var selectSettings = `SELECT name, setting, quote_ident(session_user) FROM pg_settings WHERE name IN ('` +
 	strings.Join(slices.AppendSeq(slices.Clone(unsafe), maps.Keys(settings)), "', '") + `') ORDER BY name`
 
-// selectOthers returns the statement that locks other roles out of mnemogate's tables, if
-// there are any. A role that does not own the tables sees only PUBLIC and the roles that it
+// selectOthers returns the statement that locks other roles out of the tables, if there are
+// any. A role that does not own the tables sees only PUBLIC and the roles that it
 // is a member of, which it needs.
-var selectOthers = `SELECT format('REVOKE ALL ON %s FROM %s',
+const selectOthers = `SELECT format('REVOKE ALL ON %s FROM %s',
 		(SELECT string_agg(format('%I.%I', schemaname, tablename), ', ' ORDER BY tablename)
-			FROM pg_tables WHERE schemaname = current_schema() AND tablename = ANY ('{` + strings.Join(tables(), ",") + `}')),
+			FROM pg_tables WHERE schemaname = current_schema() AND tablename = ANY ($1)),
 		string_agg(DISTINCT CASE grantee WHEN 'PUBLIC' THEN grantee ELSE quote_ident(grantee) END, ', '))
 	FROM information_schema.table_privileges
 	WHERE table_schema = current_schema() AND table_name = 'secrets' AND grantee NOT IN (grantor, current_user)

@@ -30,8 +30,7 @@ import (
 const Secret = "whsec_c2VjcmV0IHNlY3JldCBzZWNyZXQ="
 
 // Environment sets the variables that configurations in the tests of mnemogate itself refer
-// to. It returns
-// the directory in which a store may create its database.
+// to. It returns the directory in which a store may create its database.
 func Environment(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	for name, value := range map[string]string{
