@@ -457,8 +457,8 @@ type kind struct {
 	profile record.Profile
 }
 
-// maxKinds bounds the profiles that are shared. There are few if they hold a role and
-// the methods of the login, and as many as accounts if they hold emails.
+// maxKinds bounds the profiles that are shared. They hold a role and the methods of the
+// login, and sometimes its time.
 const maxKinds = 4096
 
 // kinds gives numbers to kinds, so that an entry needs no pointer to a string.
@@ -468,14 +468,15 @@ type kinds struct {
 	list    atomic.Pointer[[]kind]
 }
 
-// number returns the number of a kind. If there are too many, it returns that of the
-// company without the profile, and false.
+// number returns the number of a kind. If there are too many, or the profile has an email or
+// phone, it returns that of the company without the profile, and false: a kind stays when its
+// sessions end.
 func (n *kinds) number(k kind) (i int32, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	fits := true
 	i, ok = n.numbers[k]
-	if !ok && len(n.numbers) >= maxKinds && k.profile != "" {
+	if !ok && k.profile != "" && (len(n.numbers) >= maxKinds || k.profile.Value(record.ProfileEmail)+k.profile.Value(record.ProfilePhone) != "") {
 		k.profile, fits = "", false
 		i, ok = n.numbers[k]
 	}

@@ -261,6 +261,31 @@ func TestMemoryKeepsAnyNumberOfProfiles(t *testing.T) {
 	}
 }
 
+// An ended session leaves no email or phone: only what many users have in common stays.
+func TestMemoryForgetsEmailsAndPhones(t *testing.T) {
+	for _, profile := range []record.Profile{"user alice@example.com   pwd", "user  +37060000001  pwd", "  +37060000001  "} {
+		for _, issued := range []*record.IssuedToken{nil, {ID: "t"}} {
+			made := newMadeSessions()
+			made.change = func(s *record.Session) { s.Profile, s.Issued = profile, issued }
+			memory := newLeasedMemory(made, 1000)
+			token := tokenOf("acme", 7)
+			recall(t, memory, token)
+			if s, asked := recall(t, memory, token); asked || s.Profile != profile {
+				t.Errorf("%q was not remembered: %q", profile, s.Profile)
+			}
+			memory.EndedAll(record.Revocation{Company: "acme", Account: 7, Generation: 2})
+			for _, k := range *memory.kinds.list.Load() {
+				if k.profile != "" {
+					t.Errorf("%q is kept", k.profile)
+				}
+			}
+			if n := len(memory.shards[token.Bucket()].extras); n != 0 {
+				t.Errorf("%d extras are kept", n)
+			}
+		}
+	}
+}
+
 // Sessions in use stay. Sessions that were asked for once make room.
 func TestTheMemoryIsBounded(t *testing.T) {
 	made := newMadeSessions()
