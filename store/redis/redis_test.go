@@ -411,8 +411,8 @@ func TestRedisBytesPerSession(t *testing.T) {
 	}
 }
 
-// A server that is out of memory makes no partial changes, and can still revoke
-// sessions.
+// A server that is out of memory makes no partial changes. It can still revoke
+// sessions in every way, and spend codes.
 func TestRedisOutOfMemory(t *testing.T) {
 	s := storetest.StartRedis(t)
 	sessions := openServer(t, s).Sessions()
@@ -421,6 +421,9 @@ func TestRedisOutOfMemory(t *testing.T) {
 	a.Code = &code
 	must(t, sessions.Create(bg, t0, a))
 	must(t, sessions.Create(bg, t0, link))
+	for name, account := range map[string]int64{"kept": 1, "named": 1, "other": 1, "theirs@2": 2, "expired@2": 2, "this@3": 3, "old@3": 3} {
+		must(t, sessions.Create(bg, t0, session(name, account, 1, record.Authorized)))
+	}
 	s.Ask(t, "config", "set", "maxmemory", "1")
 	_, err := sessions.OpenCode(bg, t0, a.Hash, a.State)
 	for method, err := range map[string]error{
@@ -437,8 +440,25 @@ func TestRedisOutOfMemory(t *testing.T) {
 	wantSession(t, sessions, a)
 	wantSession(t, sessions, link)
 	wantGone(t, sessions, "b", "c", "d")
+	spent := get[record.Session](t)(sessions.SpendCode(bg, t0, a.Company, a.Hash, a.State))
+	wantEqual(t, "the code", *spent.Code, code)
 	must(t, sessions.Delete(bg, a.Hash))
 	wantGone(t, sessions, "a")
+	get[record.Session](t)(sessions.DeleteID(bg, t0, "acme", 1, "id of named"))
+	get[[]record.Session](t)(sessions.DeleteOthers(bg, t0, "acme", 3, hash("this@3")))
+	wantGone(t, sessions, "named", "old@3")
+	must(t, sessions.Expire(bg, t0.Add(30*time.Minute), hash("expired@2")))
+
+	password := record.Revocation{Company: "acme", Account: 1, Generation: 2, Keep: hash("kept")}
+	must(t, sessions.End(bg, t0, password))
+	wantGone(t, sessions, "other", "link")
+	kept := session("kept", 1, 2, record.Authorized)
+	wantSession(t, sessions, kept)
+	must(t, sessions.Raise(bg, t0, kept.Hash, kept.Profile, "   2 pwd")) // as when a role was taken away
+	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: record.AllGenerations}))
+	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Generation: 1}))
+	wantGone(t, sessions, "kept", "theirs@2", "expired@2", "this@3")
+	wantErr(t, "Create after all that", sessions.Create(bg, t0, session("late", 1, 1, record.Authorized)), record.ErrConflict)
 }
 
 // Clusters

@@ -5,12 +5,19 @@
 --
 -- Redis does not undo a script that fails half-way. So each script reads everything
 -- before it changes anything, and writes before it deletes: a server that is out of
--- memory refuses writes, but not deletions.
+-- memory refuses writes, but not deletions. It asks only before a script's first change:
+-- see despite_full.
 
 -- revoked reports whether a revocation marker ends the sessions of a generation.
 local function revoked(marker, generation)
 	local ended = marker and redis.call('GET', marker)
 	return ended and tonumber(ended) > tonumber(generation)
+end
+
+-- despite_full lets a script that revokes or marks write, even if the server is out of
+-- memory. It deletes a key that does not exist.
+local function despite_full(key)
+	redis.call('DEL', key .. '?')
 end
 
 -- tag returns the prefix of all keys of the key's bucket.

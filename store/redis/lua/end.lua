@@ -15,6 +15,7 @@ local function note(session, key)
 	redis.call('PEXPIRE', key, redis.call('PTTL', session))
 end
 
+despite_full(KEYS[1])
 local prefix = tag(KEYS[1]) .. 's'
 for i = 2, #KEYS do
 	if ARGV[5] ~= '' and redis.call('ZSCORE', KEYS[i], ARGV[5]) then

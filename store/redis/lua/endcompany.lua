@@ -2,6 +2,7 @@
 --
 -- KEYS  marker
 -- ARGV  company generation, TTL of the marker, channel, message ('' for none)
+despite_full(KEYS[1])
 if not revoked(KEYS[1], ARGV[1]) then
 	redis.call('SET', KEYS[1], ARGV[1])
 end

@@ -1,4 +1,5 @@
--- Replaces the profile of a session, which is stored in pieces f, f1, f2 and so on.
+-- Replaces the profile of a session, which is stored in pieces f, f1, f2 and so on. This
+-- ends a revocation that spares the session.
 --
 -- KEYS  session
 -- ARGV  now, state that it must have, profile that it must have, hash, channel, field, value, …
@@ -15,6 +16,7 @@ end
 if profile ~= ARGV[3] then
 	return {0}
 end
+despite_full(KEYS[1])
 redis.call('HSET', KEYS[1], unpack(ARGV, 6))
 for i = (#ARGV - 5) / 2, pieces - 1 do
 	redis.call('HDEL', KEYS[1], 'f' .. i)
