@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -95,21 +96,16 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findAuthorized(ctx, company, key, session.Requirement{Company: company.Code}, r)
-	if err != nil {
-		return Reply{}, err
+	var bodyErr error  // errors of the token take precedence
+	if r.Body != nil { // it may come slowly, and the session may change meanwhile
+		var body []byte
+		if body, bodyErr = r.Body(); bodyErr == nil && len(body) > 0 {
+			bodyErr = wire.Decode(body, wants)
+		}
 	}
-	if r.Body != nil {
-		body, err := r.Body()
-		if err == nil && len(body) > 0 {
-			err = wire.Decode(body, wants)
-		}
-		if err != nil {
-			return Reply{}, err
-		}
-		if c.Now = s.Now(); !c.Now.Before(c.Session().Expires) { // the body may have come slowly
-			return Reply{}, wire.ErrTokenExpired
-		}
+	c, err := s.findAuthorized(ctx, company, key, session.Requirement{Company: company.Code}, r)
+	if err := cmp.Or(err, bodyErr); err != nil {
+		return Reply{}, err
 	}
 	return issued(c.Exchange(ctx))
 }

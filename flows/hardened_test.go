@@ -363,7 +363,7 @@ func TestAChangeOfHardenedEndsLoginsAndRecoveries(t *testing.T) {
 	}
 }
 
-// A recovery enables a disabled password for all login ids.
+// A recovery enables a disabled password for all login ids, or fails before it changes anything.
 func TestARecoveryEnablesThePassword(t *testing.T) {
 	b := hardenedHarness(t)
 	b.company.Captcha = nil
@@ -375,6 +375,10 @@ func TestARecoveryEnablesThePassword(t *testing.T) {
 	token := b.walk("auth/recovery/recover").SessionToken
 	b.sms.await(1)
 	token = b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(t).Code}).SessionToken
+	accounts := b.Accounts
+	b.Accounts = failing{accounts}
+	b.wrong(wire.ErrUnavailable, "auth/setpassword", token, object{"new_password": newSecret})
+	b.Accounts = accounts
 	b.must("auth/setpassword", token, object{"new_password": newSecret})
 	for _, id := range []string{email, phone} {
 		b.must("auth/checkcredentials", "", object{"login_id": id, "password": newSecret})

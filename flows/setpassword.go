@@ -61,6 +61,9 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
+	if err := s.EnablePassword(ctx, c.Company, a); err != nil {
+		return err
+	}
 	if err := c.Revoke(ctx); err != nil {
 		return err
 	}
@@ -75,6 +78,6 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 	}
 	// The revocation comes first: it must not wait for anything.
 	err = s.RevokeAll(ctx, record.Revocation{Company: c.Company.Code, Account: a.ID, Generation: a.Generation + 1}, c.ClientEvent(record.EndedByPassword))
-	s.AfterPasswordSet(ctx, c.Company, a, c.Notice(message.NoticePasswordChanged))
+	c.Notify(ctx, a, message.NoticePasswordChanged)
 	return err
 }

@@ -361,6 +361,21 @@ func TestRacingGuessesOfAStepUpAreOne(t *testing.T) {
 	s.wrong(wire.ErrOTPInvalid, "stepup/check", token, right)
 }
 
+// Nor does a new token of the session bring the code back, whatever happens while its body comes.
+func TestASpentCodeDoesNotComeBack(t *testing.T) {
+	s := newStepper(t)
+	token := s.logIn()
+	right := s.right(token, "sms", nil)
+	r := asking(token)
+	r.Body = func() ([]byte, error) {
+		s.wrong(wire.ErrOTPInvalid, "stepup/check", token, with(right, object{"otp": "000000"}))
+		return nil, nil
+	}
+	moved, err := s.ExchangeToken(t.Context(), r, nil)
+	must(t, err)
+	s.wrong(wire.ErrOTPInvalid, "stepup/check", moved.SessionToken, right)
+}
+
 // Of any number of requests with one step-up on two nodes, one takes effect. Step-ups of
 // their own that race all do.
 func TestRacingStepUps(t *testing.T) {

@@ -108,6 +108,30 @@ func TestAUsedCodeOfANewAppDoesNotCount(t *testing.T) {
 	must(t, confirm(shows(30*time.Second)))
 }
 
+// The backup codes that come with a first app are not lost if its sessions end late.
+func TestAnAppIsConfirmedAgain(t *testing.T) {
+	b := newHarness(t)
+	token, shows := b.sessionIn(record.Authorized), b.newApp()
+	confirm := func(code string) (codes []string, err error) {
+		return codes, b.asUser(token, func(s *manage.Self) (err error) {
+			codes, err = s.ConfirmOwnTOTP(t.Context(), code)
+			return err
+		})
+	}
+	down := b.fails("End")
+	down.Store(true)
+	_, err := confirm(shows(0))
+	wantError(t, err, wire.ErrUnavailable)
+	down.Store(false)
+	must(t, b.RevokePending(t.Context(), late))
+	_, err = confirm("000000")
+	wantError(t, err, wire.ErrOTPInvalid)
+	codes, err := confirm(shows(30 * time.Second))
+	if err != nil || len(codes) != 10 {
+		t.Errorf("got %d backup codes, %v", len(codes), err)
+	}
+}
+
 func TestAnAppsClockMayBeOneStepOff(t *testing.T) {
 	for from, ok := range map[time.Duration]bool{
 		-60 * time.Second: false, -30 * time.Second: true, 0: true, 30 * time.Second: true, 60 * time.Second: false,

@@ -199,11 +199,13 @@ func (c *Call) serveOnce(route Route, lines []string) error {
 		defer cancel()
 		c.W, c.Request, c.ctx = answer, c.WithContext(ctx), work
 		c.Body = io.NopCloser(bytes.NewReader(body))
-		if err := panics.Contain(func() error { return c.serveRoute(route) }); err != nil {
+		err := panics.Contain(func() error { return c.serveRoute(route) })
+		if err != nil {
 			c.refuse(err)
 		}
-		// After 412, a client repeats the change with another If-Match.
-		return answer.Kept(answer.Status != http.StatusBadRequest && answer.Status != http.StatusPreconditionFailed)
+		// After 412, a client repeats the change with another If-Match, and after ErrChanged the same.
+		again := answer.Status == http.StatusBadRequest || answer.Status == http.StatusPreconditionFailed || errors.Is(err, manage.ErrChanged)
+		return answer.Kept(!again)
 	})
 	c.W = sent
 	if errors.Is(err, wire.ErrOtherBody) {

@@ -467,7 +467,7 @@ func TestOnlyTheNewestReleaseIsLatest(t *testing.T) {
 			t.Errorf("%s: got %q, want %s", c.tag, got, c.latest)
 		}
 	}
-	if config := string(get(os.ReadFile("../../.goreleaser.yaml"))(t)); !strings.Contains(config, `make_latest: "{{ .Env.LATEST }}"`) || !strings.Contains(config, `(envOrDefault "LATEST" "false")`) {
+	if config := string(get(os.ReadFile("../../.ci/goreleaser.yaml"))(t)); !strings.Contains(config, `make_latest: "{{ .Env.LATEST }}"`) || !strings.Contains(config, `(envOrDefault "LATEST" "false")`) {
 		t.Error("the release does not use LATEST")
 	}
 }

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"flag"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -218,6 +220,22 @@ func TestARequestIsAnsweredAgain(t *testing.T) {
 			r.Header.Set("If-Match", match)
 			s.do(r).wantStatus(map[string]int{`"stale"`: 412, "*": 200}[match])
 		}
+		changing, changed := context.WithCancel(t.Context())
+		var changes sync.WaitGroup
+		changes.Go(func() {
+			for i := 0; changing.Err() == nil; i++ {
+				s.do(request("PATCH", "/gina", fields{"role": fmt.Sprint(i)})()).wantStatus(200)
+			}
+		})
+		storetest.Eventually(t, 30*time.Second, "change meanwhile", func() bool { // its advice is to try again, too
+			key := rand.Text()
+			if s.do(keyed(request("POST", "/gina/backup-codes", nil)(), key)).Status != 409 {
+				return false
+			}
+			return s.do(keyed(request("POST", "/gina/backup-codes", nil)(), key)).Header.Get("Idempotent-Replayed") == ""
+		})
+		changed()
+		changes.Wait()
 		s.do(keyed(request("DELETE", "/gina/sessions", fields{})(), key)).wantStatus(204)
 		s.do(keyed(request("DELETE", "/gina/sessions", nil)(), key)).wantStatus(422).wantField("field", "Idempotency-Key")
 		for range 2 {

@@ -106,6 +106,15 @@ func (r *Recorder) Close(history record.History, log *slog.Logger) {
 	_, closed := r.channels()
 	close(closed)
 	r.flush(history, log)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if left := len(r.events); left > 0 {
+		warnIncomplete(log, left)
+	}
+}
+
+func warnIncomplete(log *slog.Logger, events int) {
+	log.Warn("account history is incomplete because the store did not answer; the audit log has the events", "events", events)
 }
 
 // flush stores the queued events. If a call to the store fails, the next one records
@@ -123,7 +132,7 @@ func (r *Recorder) flush(history record.History, log *slog.Logger) {
 		defer close(flushed)
 	}
 	if lost > 0 {
-		log.Warn("account history is incomplete because the store did not answer; the audit log has the events", "events", lost)
+		warnIncomplete(log, lost)
 	}
 	store := func(events []record.Event) bool {
 		return Maintain(log, "recording account history", func() error { return history.Record(context.Background(), events) }) == nil

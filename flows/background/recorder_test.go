@@ -1,6 +1,7 @@
 package background
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -95,6 +96,18 @@ func TestABadEventIsTheOnlyOneThatIsLost(t *testing.T) {
 				t.Errorf("it took %d calls", h.calls)
 			}
 		})
+	}
+}
+
+// What is lost at the end is told.
+func TestARecorderThatEndsTellsWhatItLoses(t *testing.T) {
+	var r Recorder
+	var log bytes.Buffer
+	h := &pickyHistory{down: true}
+	r.Add(record.Event{Name: "a logout"}, h, slog.New(slog.DiscardHandler))
+	r.Close(h, slog.New(slog.NewTextHandler(&log, nil)))
+	if !strings.Contains(log.String(), "account history is incomplete") {
+		t.Errorf("the log says %s", log.String())
 	}
 }
 

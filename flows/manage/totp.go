@@ -82,7 +82,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 	if err != nil {
 		return record.Account{}, err
 	}
-	pending := a.TOTPPending
+	pending := cmp.Or(a.TOTPPending, a.TOTP) // a.TOTP if a change that was answered with 503 is repeated
 	if pending == "" {
 		return record.Account{}, ErrNoTOTP
 	}
@@ -104,6 +104,9 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 		return record.Account{}, err
 	}
 	return ad.changeFactor(ctx, a, kept, func(a *record.Account) error {
+		if a.TOTPPending == "" && a.TOTP == pending {
+			return errUnchanged
+		}
 		if a.TOTPPending != pending {
 			return ErrAppCodeUsed // another request has made a new secret
 		}

@@ -146,6 +146,9 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	if _, err := ad.sessionToKeep(ctx, a, ch.Keep); err != nil { // it may have been revoked meanwhile
 		return err
 	}
+	if err := ad.EnablePassword(ctx, ad.Company, a); err != nil {
+		return err
+	}
 	changed := ad.event(record.AccountChanged, a)
 	changed.Fields, changed.Reason = []string{"password"}, "password"
 	err = ad.Accounts.SetPassword(ctx, at.Now, a.Company, a.ID, a.Generation, hash, keep, background.OutboxEvents(ctx, ad.Company, changed)...)
@@ -159,7 +162,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	revokeErr := ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, record.EndedByPassword)
 	notice := ad.notice(message.NoticePasswordChanged)
 	notice.Address = ch.Address
-	ad.AfterPasswordSet(ctx, ad.Company, a, notice)
+	ad.Notify(ctx, ad.Company, a, notice)
 	ad.emit(ctx, changed)
 	return revokeErr
 }

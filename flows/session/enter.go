@@ -346,6 +346,7 @@ func (c *Call) Exchange(ctx context.Context) (Issued, error) {
 	token, hash := tokens.New(tokens.Prefix, record.AccountBucket(c.Company.Code, c.session.Account))
 	next := *c.session
 	next.Hash, next.LastUsed = hash, c.Now
+	next.Code = nil // of a step-up, which may be spent at the same time
 	next.AtMost = 0 // the number of sessions does not change, so the limit does not apply
 	next.Expires = next.IdleUntil(c.Now.Add(time.Duration(c.Company.Session.Idle)))
 	if err := c.store(ctx, next); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // Locks ends the locks that wrong attempts have caused.
@@ -51,9 +52,9 @@ func (l *Locks) clear(ctx context.Context, key record.FailureKey, kinds []record
 	return nil
 }
 
-// enablePublic resets the public counts of wrong passwords that disable the password. The
-// others stay, because strangers would see that they end.
-func (l *Locks) enablePublic(ctx context.Context, company *tenant.Company, a record.Account) error {
+// EnablePassword resets the public counts of wrong passwords that disable the password, before
+// its owner sets a new one. The others stay, because strangers would see that they end.
+func (l *Locks) EnablePassword(ctx context.Context, company *tenant.Company, a record.Account) error {
 	keys, err := l.publicKeys(ctx, company, a)
 	for _, key := range keys { // as above
 		failed := l.Accounts.UpdateFailures(ctx, l.Now(), key, record.WrongPasswords, func(t *record.FailureCount) error {
@@ -64,7 +65,10 @@ func (l *Locks) enablePublic(ctx context.Context, company *tenant.Company, a rec
 		})
 		err = cmp.Or(err, failed)
 	}
-	return err
+	if err != nil {
+		return wire.Unavailable("enabling the password", err)
+	}
+	return nil
 }
 
 // PublicFailures returns the public failure counts of all login ids of the account. Only

@@ -5,10 +5,8 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
-	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -134,14 +132,4 @@ func (p *Passwords) CheckNotSame(ctx context.Context, at *limits.Attempt, a reco
 		return wire.ErrPasswordSame
 	}
 	return nil
-}
-
-// AfterPasswordSet enables a disabled password for all login ids and notifies the
-// owner. Call it after a new password was set. It does not revoke sessions. Failures
-// are only logged.
-func (m *Manager) AfterPasswordSet(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice) {
-	if err := m.enablePublic(ctx, company, a); err != nil {
-		m.Log.Warn("a login id with which the password is disabled may stay so after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
-	}
-	m.Notify(ctx, company, a, n)
 }
