@@ -170,8 +170,8 @@ func (c *Call) route(d *API) (_ Route, err error) {
 		return Route{}, &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method + "; use one that the header Allow lists"}
 	}
 	for name, value := range params {
-		if !utf8.ValidString(value) { // not every store can look for it
-			return Route{}, &Error{Status: http.StatusNotFound, Field: name, Message: name + ": nothing has this name, because it is not UTF-8"}
+		if !utf8.ValidString(value) || strings.Contains(value, "\x00") { // not every store can look for it
+			return Route{}, &Error{Status: http.StatusNotFound, Field: name, Message: name + ": nothing has this name, because it is not UTF-8 or has a NUL"}
 		}
 	}
 	return route, nil

@@ -290,12 +290,13 @@ func TestParametersAndBodiesThatARouteDoesNotHaveAreRefused(t *testing.T) {
 		s.api(keyOfAll, r.Method, path, strings.Repeat("x", 64<<10)).wantRefused(http.StatusRequestEntityTooLarge, "")
 	}
 
-	// A path that is not UTF-8 names nothing. PostgreSQL would refuse to look for it.
+	// A path that is not UTF-8 or has a NUL names nothing. PostgreSQL would refuse to look for it.
 	for _, r := range accounts.Routes {
 		before, after, ok := strings.Cut(strings.Replace(at.Replace(r.Pattern), "{provider_id}", "1", 1), "{")
 		if ok {
 			name, rest, _ := strings.Cut(after, "}")
 			s.api(keyOfAll, r.Method, before+"%ff"+rest, nil).wantRefused(http.StatusNotFound, name)
+			s.api(keyOfAll, r.Method, before+"alice%00"+rest, nil).wantRefused(http.StatusNotFound, name)
 		}
 	}
 

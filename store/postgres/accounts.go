@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -29,15 +28,6 @@ var dialect = sqlstore.Dialect{
 	},
 	Position: "strpos",
 	Lock:     " FOR UPDATE",
-	Text:     fromText,
-	// Strings that are not valid UTF-8 can't be in the database, and PostgreSQL refuses
-	// to search for them.
-	Findable: func(args ...any) bool {
-		return !slices.ContainsFunc(args, func(arg any) bool {
-			text, ok := arg.(string)
-			return ok && !utf8.ValidString(text)
-		})
-	},
 	// The queue is locked before an event gets its number, so that the events of a queue become
 	// visible in the order of their numbers.
 	InsertEvents: []string{`

@@ -447,7 +447,11 @@ func unreachable(doing string, err error) error {
 
 // Reading implements sqlstore.Database. If the connection breaks, it runs f once more.
 func (p *Store) Reading(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {
-	return p.call(ctx, true, func(ctx context.Context, on *pgxpool.Conn) error { return f(ctx, queries{on: on}) })
+	err := p.call(ctx, true, func(ctx context.Context, on *pgxpool.Conn) error { return f(ctx, queries{on: on}) })
+	if code(err) == "22021" { // a NUL, or invalid UTF-8
+		return pgx.ErrNoRows
+	}
+	return err
 }
 
 func (p *Store) Writing(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -11,8 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/sqlstore"
 )
 
-// queries runs statements on a connection. It converts strings with toText and
-// fromText.
+// queries runs statements on a connection.
 type queries struct {
 	on *pgxpool.Conn
 	// The statements of a transaction that are sent with the next one; nil outside of a
@@ -22,7 +20,7 @@ type queries struct {
 
 func (q queries) Exec(ctx context.Context, query string, args ...any) (n int64, err error) {
 	var b batch
-	b.Queue(query, texts(args)...).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(query, args...).Exec(func(tag pgconn.CommandTag) error {
 		n = tag.RowsAffected()
 		return nil
 	})
@@ -34,13 +32,13 @@ func (q queries) Later(_ context.Context, query string, args ...any) { q.waiting
 
 func (q queries) Row(ctx context.Context, query string, args ...any) sqlstore.Scanner {
 	if q.waiting == nil {
-		return textRow{q.on.QueryRow(ctx, query, texts(args)...)}
+		return q.on.QueryRow(ctx, query, args...)
 	}
 	return waitingRow(func(dest ...any) error {
 		var b batch
 		var scanned error
-		b.Queue(query, texts(args)...).QueryRow(func(row pgx.Row) error {
-			if scanned = (textRow{row}).Scan(dest...); errors.Is(scanned, pgx.ErrNoRows) {
+		b.Queue(query, args...).QueryRow(func(row pgx.Row) error {
+			if scanned = row.Scan(dest...); errors.Is(scanned, pgx.ErrNoRows) {
 				return nil // after an error, pgx would prepare the statements again
 			}
 			return scanned
@@ -63,13 +61,13 @@ func (q queries) Each(ctx context.Context, scan func(sqlstore.Scanner) error, qu
 			return err
 		}
 	}
-	rows, err := q.on.Query(ctx, query, texts(args)...)
+	rows, err := q.on.Query(ctx, query, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := scan(textRow{rows}); err != nil {
+		if err := scan(rows); err != nil {
 			return err
 		}
 	}
@@ -83,7 +81,7 @@ func (q queries) Each(ctx context.Context, scan func(sqlstore.Scanner) error, qu
 type batch struct{ pgx.Batch }
 
 // add adds a statement whose result does not matter.
-func (b *batch) add(query string, args ...any) { b.Queue(query, texts(args)...) }
+func (b *batch) add(query string, args ...any) { b.Queue(query, args...) }
 
 // run sends the statements that wait, and those of b.
 func (q queries) run(ctx context.Context, b *batch) error {
@@ -92,60 +90,4 @@ func (q queries) run(ctx context.Context, b *batch) error {
 		q.waiting.QueuedQueries = nil
 	}
 	return q.on.SendBatch(ctx, &b.Batch).Close()
-}
-
-// Texts
-
-// PostgreSQL can't store NUL in a text. Its replacement sorts before all other
-// bytes, as NUL does.
-var (
-	toText   = replacer("\x00", "\x01\x01", "\x01", "\x01\x02")
-	fromText = replacer("\x01\x01", "\x00", "\x01\x02", "\x01")
-)
-
-// replacer returns the Replace method of a strings.Replacer, but does not copy texts
-// that need no replacement.
-func replacer(oldnew ...string) func(string) string {
-	r := strings.NewReplacer(oldnew...)
-	return func(s string) string {
-		if !strings.ContainsAny(s, "\x00\x01") {
-			return s
-		}
-		return r.Replace(s)
-	}
-}
-
-// texts applies toText to the strings among the arguments of a statement.
-func texts(args []any) []any {
-	stored := make([]any, len(args))
-	for i, arg := range args {
-		switch v := arg.(type) {
-		case string:
-			stored[i] = toText(v)
-		case []string:
-			all := make([]string, len(v))
-			for j, s := range v {
-				all[j] = toText(s)
-			}
-			stored[i] = all
-		default:
-			stored[i] = arg
-		}
-	}
-	return stored
-}
-
-// A textRow is a row whose strings are converted with fromText.
-type textRow struct{ row sqlstore.Scanner }
-
-func (r textRow) Scan(dest ...any) error {
-	if err := r.row.Scan(dest...); err != nil {
-		return err
-	}
-	for _, d := range dest {
-		if s, ok := d.(*string); ok {
-			*s = fromText(*s)
-		}
-	}
-	return nil
 }

@@ -407,9 +407,9 @@ func WantRefusedUnlessOpen(t *testing.T, s interface {
 	WantErr(t, "Start after Close", s.Start(bg), notOpen)
 }
 
-// Odd contains what a careless store damages: quotes, NUL, a line end, a byte order
+// Odd contains what a careless store damages: quotes, a line end, a byte order
 // mark, characters outside the BMP, a combining character, and length.
-var Odd = "it's \"odd\" \x00 \\ % _ \r\n \ufeff 𝔐🗝 e\u0301 {x} " + strings.Repeat("ж", 2048)
+var Odd = "it's \"odd\" \\ % _ \r\n \ufeff 𝔐🗝 e\u0301 {x} " + strings.Repeat("ж", 2048)
 
 // T0 is the time of the tests.
 var T0 = time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC)

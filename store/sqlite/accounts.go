@@ -19,8 +19,6 @@ var dialect = sqlstore.Dialect{
 		return `(SELECT json_group_array(json_object(` + object + `)) FROM ` + from + `)`
 	},
 	Position: "instr",
-	Text:     func(s string) string { return s },
-	Findable: func(...any) bool { return true },
 	// SQLite ignores arguments that a statement has no place for.
 	InsertEvents: []string{
 		`INSERT INTO outbox_queues (company, queue, due) VALUES ($1, ` + queueOf + `, $4) ON CONFLICT DO NOTHING`,

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"strings"
 	"time"
 
@@ -22,8 +23,6 @@ type Dialect struct {
 	JSON         func(object, from string) string // a list of JSON objects, as a subquery
 	Position     string                           // function that returns where in a text another one begins, or 0
 	Lock         string                           // ends a SELECT of a row that no other call may change until the transaction ends
-	Text         func(string) string              // converts texts that are part of JSON
-	Findable     func(args ...any) bool           // false if no row can have these texts
 	InsertEvents []string                         // stores an outbox event: see insertEvents
 	ClaimQueues  string                           // claims up to $5 queues of $1 that are due at $2, until $3, as $4
 	Chunk        int64                            // how many rows DeleteSome deletes at once
@@ -108,18 +107,18 @@ func (s Accounts) ByIdentity(ctx context.Context, company string, identity recor
 
 // load returns the one account that a query finds.
 func (s Accounts) load(ctx context.Context, method, query string, args ...any) (record.Account, error) {
-	if !s.Findable(args...) {
-		return record.Account{}, record.ErrNotFound
-	}
-	return QueryOne(ctx, s, method+": loading account", accountScan(s.Text), query, args...)
+	return QueryOne(ctx, s, method+": loading account", accountScan(), query, args...)
 }
 
-// A text that is not valid UTF-8 can't be the mnemocode of an account; the next one after it
-// is the same as after its valid form, which PostgreSQL can search for.
+// startOf returns a text that PostgreSQL can search for, and after which the same mnemocodes
+// come: none has a NUL or is not valid UTF-8.
+func startOf(after string) string {
+	after, _, _ = strings.Cut(after, "\x00")
+	return strings.ToValidUTF8(after, "\uFFFD")
+}
 
 func (s Accounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
-	after = strings.ToValidUTF8(after, "\uFFFD")
-	return QueryAll(ctx, s, "accounts.list: listing accounts", accountScan(s.Text), s.accountsOf, company, after, limit)
+	return QueryAll(ctx, s, "accounts.list: listing accounts", accountScan(), s.accountsOf, company, startOf(after), limit)
 }
 
 // The last mnemocode that a search looks at, and how many it looks at.
@@ -128,10 +127,7 @@ const searchedPart = `
 	FROM (SELECT mnemocode FROM accounts WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT CAST($3 AS bigint)) AS searched`
 
 func (s Accounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
-	if !s.Findable(match.Part, match.Role) {
-		return nil, "", ctx.Err()
-	}
-	after = strings.ToValidUTF8(after, "\uFFFD")
+	after = startOf(after)
 	err = Read(ctx, s, "accounts.search: searching accounts", func(ctx context.Context, q Queries) error {
 		searched, passwordSet := 0, -1 // -1 for both
 		if match.PasswordSet != nil {
@@ -143,13 +139,16 @@ func (s Accounts) Search(ctx context.Context, company string, match record.Match
 		if err := q.Row(ctx, searchedPart, company, after, match.Reach).Scan(&last, &searched); err != nil {
 			return err
 		}
-		found, err = Collect(ctx, q, accountScan(s.Text), s.accountsFound, company, after, last, string(match.Status), match.Part, match.NoSecondFactor, limit,
+		found, err = Collect(ctx, q, accountScan(), s.accountsFound, company, after, last, string(match.Status), match.Part, match.NoSecondFactor, limit,
 			match.Role, match.Failed, record.Micros(match.UpdatedSince), passwordSet)
 		if searched < match.Reach {
 			last = ""
 		}
 		return err
 	})
+	if errors.Is(err, record.ErrNotFound) { // of a text that no row can have
+		return nil, "", nil
+	}
 	return found, last, err
 }
 

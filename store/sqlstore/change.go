@@ -87,7 +87,7 @@ func (s Accounts) Update(
 		if err := spend(ctx, tx, a.Spends); err != nil {
 			return err
 		}
-		stored, err = accountScan(s.Text)(tx.Row(ctx, s.accountByID, company, id))
+		stored, err = accountScan()(tx.Row(ctx, s.accountByID, company, id))
 		return err
 	})
 	if err != nil {
@@ -110,7 +110,7 @@ func (s Accounts) lockPresent(ctx context.Context, tx Queries, a record.Account)
 // lockAndLoad is lockAccount, and returns the account.
 func (s Accounts) lockAndLoad(ctx context.Context, tx Queries, company string, id int64) (record.Account, error) {
 	tx.Later(ctx, s.accountLock, company, id)
-	return accountScan(s.Text)(tx.Row(ctx, s.accountByID, company, id))
+	return accountScan()(tx.Row(ctx, s.accountByID, company, id))
 }
 
 // NewLoginIDs yields the login ids that RefuseTaken looks for: all of an account, or none if a

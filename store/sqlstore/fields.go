@@ -54,9 +54,8 @@ func accountValues(a record.Account) []any {
 }
 
 // accountScan returns a function that scans the accounts of a result, row by row. A row
-// overwrites everything of the row before. The function text converts the texts that
-// are part of JSON.
-func accountScan(text func(string) string) func(Scanner) (record.Account, error) {
+// overwrites everything of the row before.
+func accountScan() func(Scanner) (record.Account, error) {
 	var a record.Account
 	var identities, accepted, failures []byte
 	columns := append(make([]any, 0, len(record.Fields)+12), &a.ID, &a.Company)
@@ -76,20 +75,14 @@ func accountScan(text func(string) string) func(Scanner) (record.Account, error)
 		if err = row.Scan(columns...); err != nil {
 			return record.Account{}, err
 		}
-		if a.FailureCounts, err = decodeFailureCounts(failures, text); err != nil {
+		if a.FailureCounts, err = decodeFailureCounts(failures); err != nil {
 			return record.Account{}, err
 		}
 		if a.Identities, err = decodeIdentities(identities); err != nil {
 			return record.Account{}, err
 		}
-		for i := range a.Identities {
-			a.Identities[i].Subject = text(a.Identities[i].Subject)
-		}
 		if a.Accepted, err = record.DecodeAcceptances(accepted); err != nil {
 			return record.Account{}, err
-		}
-		for i := range a.Accepted {
-			a.Accepted[i].Code, a.Accepted[i].Version = text(a.Accepted[i].Code), text(a.Accepted[i].Version)
 		}
 		return a, nil
 	}
@@ -134,7 +127,7 @@ func decodeIdentities(data []byte) ([]record.Identity, error) {
 	return identities, err
 }
 
-func decodeFailureCounts(data []byte, text func(string) string) (map[record.FailureKind]record.FailureCount, error) {
+func decodeFailureCounts(data []byte) (map[record.FailureKind]record.FailureCount, error) {
 	stored, err := record.DecodeList[struct {
 		Kind  string `json:"kind"`
 		Count int    `json:"count"`
@@ -145,7 +138,7 @@ func decodeFailureCounts(data []byte, text func(string) string) (map[record.Fail
 	}
 	failures := make(map[record.FailureKind]record.FailureCount, len(stored))
 	for _, t := range stored {
-		failures[record.FailureKind(text(t.Kind))] = record.FailureCount{Count: t.Count, Until: record.FromMicros(t.Until)}
+		failures[record.FailureKind(t.Kind)] = record.FailureCount{Count: t.Count, Until: record.FromMicros(t.Until)}
 	}
 	return failures, nil
 }

@@ -11,6 +11,7 @@ package sqlstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -35,7 +36,8 @@ type Queries interface {
 
 // A Database is the store of SQLite or PostgreSQL.
 type Database interface {
-	// Reading runs f, which changes nothing.
+	// Reading runs f, which changes nothing. Its error is sql.ErrNoRows if a text in a query is
+	// one that the database can't store.
 	Reading(ctx context.Context, f func(context.Context, Queries) error) error
 	// Writing runs f, of which at most one statement changes something.
 	Writing(ctx context.Context, f func(context.Context, Queries) error) error
@@ -62,7 +64,7 @@ func QueryOne[T any](
 	return found, err
 }
 
-// QueryAll returns all rows of a query.
+// QueryAll returns all rows of a query, or none for a text that no row can have.
 func QueryAll[T any](
 	ctx context.Context, s Database, what string, scan func(Scanner) (T, error), query string, args ...any,
 ) (all []T, err error) {
@@ -70,6 +72,9 @@ func QueryAll[T any](
 		all, err = Collect(ctx, q, scan, query, args...)
 		return err
 	})
+	if errors.Is(err, record.ErrNotFound) {
+		return nil, nil
+	}
 	return all, err
 }
 

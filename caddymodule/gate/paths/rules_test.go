@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -295,6 +296,18 @@ func TestPatternsAreThoseOfCaddysPathMatcher(t *testing.T) {
 		for _, p := range sent {
 			if got, want := Matches(pattern, p), caddyMatches(t, &url.URL{Path: p}, pattern); got != want {
 				t.Errorf("%s matches %s: %v, want %v", pattern, p, got, want)
+			}
+		}
+	}
+}
+
+// The store keeps the paths of a token as lines, and PostgreSQL keeps no NUL.
+func TestTokenPathsHaveNoControlCharacters(t *testing.T) {
+	for c := range rune(0xa0) {
+		for _, pattern := range []string{"/a" + string(c), "*" + string(c), "/[" + string(c) + "]", "/a" + string(c) + "/*"} {
+			err := CheckToken([]string{pattern})
+			if unicode.IsControl(c) && (err == nil || !strings.Contains(err.Error(), "without control characters")) {
+				t.Errorf("%q: %v", pattern, err)
 			}
 		}
 	}
