@@ -165,7 +165,7 @@ func (h *Handler) identify(r *http.Request, s *stream) {
 }
 
 // setIdentity sets the identity headers, and tells Caddy's own directives and its access log
-// who the user is.
+// who the user is, and the log who acts as the user.
 func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, assertion string) {
 	h.Headers.Set(header, session, assertion)
 	setUser(r, session)
@@ -176,7 +176,17 @@ func setUser(r *http.Request, session *record.Session) {
 		repl.Set("http.auth.user.id", session.Mnemocode)
 		repl.Set("http.auth.user.company", session.Company)
 	}
+	if session.Issued == nil || session.Issued.Actor == "" {
+		return
+	}
+	caddyhttp.SetVar(r.Context(), actorVar, session.Issued.Actor)
+	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		extra.Add(zap.String("actor", session.Issued.Actor))
+	}
 }
+
+// actorVar is the variable with the actor of an issued token, for redactedLog.
+const actorVar = "mnemogate.actor"
 
 // named returns the configured company that a path names, and whether the path can
 // also be read as naming another one.

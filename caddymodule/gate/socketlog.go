@@ -78,10 +78,11 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 		user, _ = repl.GetString("http.auth.user.id")
 	}
 	why, _ := caddyhttp.GetVar(r.Context(), refusedVar).(refused)
+	actor, _ := caddyhttp.GetVar(r.Context(), actorVar).(string)
 	if err != nil || l.handshake && l.loggers != nil {
 		l.handler.log.Info("a WebSocket handshake with a token among its protocols; this line replaces its entry in the access log",
 			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", originalURL(r).EscapedPath(), "user_agent", session.KeptUserAgent(r.UserAgent()),
-			"status", w.Status(), "user_id", user, "error_code", why.code, "reason", why.reason, "ref", why.ref, "duration", took, "error", err)
+			"status", w.Status(), "user_id", user, "error_code", why.code, "reason", why.reason, "ref", why.ref, "actor", actor, "duration", took, "error", err)
 	}
 	if l.handshake {
 		return
@@ -97,7 +98,7 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 			entry.Write(
 				zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: r}), zap.String("user_id", user), zap.Duration("duration", took),
 				zap.Int("size", w.Size()), zap.Int("status", w.Status()), zap.Object("resp_headers", caddyhttp.LoggableHTTPHeader{Header: header}),
-				zap.String("error_code", why.code), zap.String("reason", why.reason), zap.String("ref", why.ref),
+				zap.String("error_code", why.code), zap.String("reason", why.reason), zap.String("ref", why.ref), zap.String("actor", actor),
 			)
 		}
 	}

@@ -26,7 +26,7 @@ import (
 func accountsSite(t *testing.T, start starter, keys string, c siteConfig) *site {
 	t.Helper()
 	c.company += "\ncaptcha off"
-	c.site = "handle_path /api/* {\nmnemogate_accounts {\n" + keys + "\n}\n}\nhandle {\nmnemogate {\n" + c.handler + "\n}\nreverse_proxy BACKEND\n}"
+	c.site += "handle_path /api/* {\nmnemogate_accounts {\n" + keys + "\n}\n}\nhandle {\nmnemogate {\n" + c.handler + "\n}\nreverse_proxy BACKEND\n}"
 	return start(t, c)
 }
 

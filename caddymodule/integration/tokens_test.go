@@ -2,6 +2,7 @@ package integration
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -46,7 +47,8 @@ func (s *site) issue(mnemocode string, more fields) (token, id string) {
 func TestIssuedTokens(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := accountsSite(t, start, tokenKeys, siteConfig{company: account("alice", "email alice@example.com") + "\nissued_tokens {\nper_account 4\n}", handler: `
+		s := accountsSite(t, start, tokenKeys, siteConfig{company: account("alice", "email alice@example.com") + "\nissued_tokens {\nper_account 4\n}", site: "log\n", handler: `
+			websocket_token
 			public /open/*
 			fresh 1h /new/*
 			mfa /pay/*
@@ -183,7 +185,13 @@ func TestIssuedTokens(t *testing.T) {
 				t.Errorf("it is worth %s", got)
 			}
 			s.notices(1, "notice.acted")
-			s.api(keyOfAll, "GET", "acme/accounts/alice/history", nil).wantStatus(200).wantBody("Anna Ö: ticket 4711")
+			s.api(keyOfAll, "GET", "acme/accounts/alice/history", nil).wantStatus(200).wantBody(`"` + id + ` Anna Ö: ticket 4711"`)
+			s.ask("DELETE", "/refused", bearer(token)).wantOutOfScope()
+			s.ask("GET", "/redacted", bearer(token)+"Sec-WebSocket-Protocol: mnemogate.bearer.x\r\n").wantStatus(200)
+			for _, uri := range []string{"/x", "/refused", "/redacted"} {
+				line := regexp.MustCompile(`"handled request".*"uri":"` + uri + `".*"user_id":"alice".*"actor":"Anna Ö"`)
+				s.eventually("the access log says who acted", func() bool { return line.MatchString(s.log()) })
+			}
 			if listed := s.api("acts-and-nothing-else", "GET", tokens, nil).wantStatus(200).JSON["tokens"].([]any); len(listed) != 1 {
 				t.Errorf("support sees %v", listed)
 			}

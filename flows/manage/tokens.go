@@ -131,7 +131,7 @@ func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) 
 	issued.Reason = t.ID
 	switch {
 	case t.Actor != "":
-		issued.Reason = t.Actor + ": " + t.Reason
+		issued.Reason += " " + t.Actor + ": " + t.Reason
 		ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticeActed))
 	case ad.isUser():
 		ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticeTokenIssued))

@@ -249,7 +249,7 @@ func eventKinds() []EventKind {
 		{StoreBackedUp, "a backup of the store began", []string{"address", "actor"}},
 		{AccountSessionsEnded, "the sessions of the account were ended; reason: `" + EndedByAdmin + "`", admin},
 		{AccountTOTP, "a secret for an authenticator app was shown", admin},
-		{AccountTokenIssued, "a token was issued; reason is its id or, if somebody acts as the user, who and why", admin},
+		{AccountTokenIssued, "a token was issued; reason is its id and, if somebody acts as the user, who and why", admin},
 		{AccountTokenRemoved, "a token was removed; reason is its id", admin},
 		{AccountPasskeyCopied, "a passkey was refused that may be a copy: its sign count went back", slices.Concat(client, []string{"route", "ref"})},
 		{AccountPasskeyChanged, "a passkey was refused because it could be backed up and now can't, or the reverse", slices.Concat(client, []string{"route", "ref"})},
