@@ -112,6 +112,7 @@ func TestTheCommandsOfPersonalData(t *testing.T) {
 	rotated := get(os.Create(s.dir + "/audit-2026-01-01T00-00-00.000-size.log.gz"))(t)
 	compressed := gzip.NewWriter(rotated)
 	fmt.Fprintln(compressed, `{"ts":1767225600,"msg":"mnemogate.account.deleted","company":"acme","mnemocode":"alice","address":"192.0.2.1"}`)
+	fmt.Fprintln(compressed, `{"ts":1767225600,"msg":"mnemogate.checkotp.success","company":"neu","mnemocode":"alice","address":"192.0.2.9"}`) // another person
 	must(t, errors.Join(compressed.Close(), rotated.Close()))
 	var commands []string
 	for _, block := range blocks(section(t, "docs/personal-data.md", "When users ask"), "sh") {
@@ -125,7 +126,7 @@ func TestTheCommandsOfPersonalData(t *testing.T) {
 	for i, want := range shown {
 		run := func() bool {
 			out, err := s.shell(strings.ReplaceAll(commands[i], "/var/log/mnemogate/", s.dir+"/")).CombinedOutput()
-			return err == nil && regexp.MustCompile(want).Match(out)
+			return err == nil && regexp.MustCompile(want).Match(out) && !bytes.Contains(out, []byte("192.0.2.9"))
 		}
 		storetest.Eventually(t, 20*time.Second, want+" from "+commands[i], run) // events are written a moment later
 	}
