@@ -361,9 +361,10 @@ has, and --locked does not find them.`,
 func (c *cli) deleteCommand() *cobra.Command {
 	var yes bool
 	cmd := c.onAccount("delete <account> [--yes]", "Deletes an account", `Deletes the account and all its data, and revokes its sessions before the
-command returns. A new account with its login ids inherits nothing. To keep a
-user out for a while, change the status instead: 'account set --status'.
-Without --yes, the command asks first.`,
+command returns. A new account with its login ids inherits nothing, except their
+locks with hardened ('account unlock'). To keep a user out for a while, change
+the status instead: 'account set --status'. Without --yes, the command asks
+first.`,
 		func(path string, a api.Account) error {
 			if !yes {
 				if err := c.confirm("Delete account "+a.Mnemocode+"? [y/N]", "y", "yes", "Y", "YES", "Yes"); err != nil {
