@@ -36,6 +36,10 @@ func (a *App) Backup(ctx context.Context, begin func(size int64) io.Writer) erro
 	return nil
 }
 
+// BackedUp returns when this process last made a backup, which finds any damage. If there was
+// none, it returns 1970.
+func BackedUp() time.Time { return time.Unix(backedUp.Load(), 0) }
+
 // CheckStore checks the accounts store, as documented at guest.CheckedStore. It reports
 // whether the store can be checked.
 func (a *App) CheckStore(ctx context.Context) (checked bool, err error) {

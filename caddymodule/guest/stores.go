@@ -36,7 +36,7 @@ type PlacedStore interface {
 
 // A CheckedStore is a Store that can tell whether its data are whole.
 type CheckedStore interface {
-	// Check reads all data, and writes as much as many requests do. Its error wraps
+	// Check writes as much as many requests do, and reads all data. Its error wraps
 	// record.ErrDamaged if data are damaged or missing. It may take minutes.
 	Check(context.Context) error
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -367,4 +368,17 @@ func TestARemovedLogLosesNothing(t *testing.T) {
 	s.get("/", live).wantStatus(200)
 	s.get("/", ended).want(wire.ErrTokenInvalid)
 	s.cli("", "doctor").want(0)
+}
+
+// A store that takes longer to read than doctor has is as good as its last backup was.
+func TestDoctorOfALargeStore(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: account("alice", "")})
+	s.cli("", "backup", "--output", s.dir+"/backup.db").want(0)
+	db := get(sql.Open("sqlite", "file:"+s.dir+"/mnemogate.db?_pragma=ignore_check_constraints(1)"))(t)
+	_, err := db.Exec(`CREATE TABLE slow (a CHECK (length(hex(zeroblob(a))) > 0));
+		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 1000)
+		INSERT INTO slow SELECT 10000000 FROM numbers`)
+	must(t, errors.Join(err, db.Close()))
+	s.cli("", "doctor").want(0, "it was not damaged at the backup of 20")
 }

@@ -77,8 +77,8 @@ func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 	if err := s.Accounts.Sweep(ctx, now); err != nil {
 		return err
 	}
-	if s.backups.Load() > 0 {
-		return nil // backups need the log; the next sweep empties it
+	if s.holding.Load() > 0 {
+		return nil // their reading needs the log; the next sweep empties it
 	}
 	return sqlstore.Call(ctx, s.Store, "emptying the log", func() error { return s.emptyLog(ctx) })
 }

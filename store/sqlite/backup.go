@@ -35,8 +35,8 @@ func (s *Store) Backup(ctx context.Context, begin func(size int64) io.Writer) er
 		return err
 	}
 	s.endCall() // Close does not wait for a backup, whose writer may be slow
-	s.backups.Add(1)
-	defer s.backups.Add(-1)
+	s.holding.Add(1)
+	defer s.holding.Add(-1)
 	return sqlstore.Call(ctx, s, "reading the file for a backup", func() error { return s.copyPages(ctx, begin) })
 }
 

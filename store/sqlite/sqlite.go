@@ -63,7 +63,7 @@ type Store struct {
 	ops     chan *op
 	empties chan chan error             // requests of emptyLog
 	feed    atomic.Pointer[record.Feed] // set by Run; nil before
-	backups atomic.Int32                // number of backups under way
+	holding atomic.Int32                // backups and checks under way, which read for long
 	checks  chan struct{}               // checks under way: at most one
 	quit    chan struct{}               // closed by Close
 	stopped chan struct{}               // closed by the writing goroutine
@@ -267,37 +267,35 @@ func (s *Store) Transaction(ctx context.Context, f func(context.Context, sqlstor
 // trialRows is how many rows Check writes: more than a batch of logins.
 const trialRows = 1000
 
-// Check reads the whole file and finds out whether it is damaged. It also writes and
-// deletes as much as many logins do. Checks wait for each other.
+// Check writes and deletes as much as many logins do. Then it reads the whole file and
+// finds out whether it is damaged. Checks wait for each other before they read.
 func (s *Store) Check(ctx context.Context) error {
-	if err := s.beginCall(); err != nil {
-		return err
-	}
-	s.endCall() // Close does not wait for it
-	select {
-	case s.checks <- struct{}{}:
-		defer func() { <-s.checks }()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	err := sqlstore.Call(ctx, s, "checking the file", func() error {
-		db, err := s.another()
-		if err != nil {
-			return err
-		}
-		defer db.Close()
-		return check(ctx, db)
-	})
-	if err != nil {
-		return err
-	}
-	return s.call(ctx, "writing to the file", func(ctx context.Context, tx *queries) error {
+	err := s.call(ctx, "writing to the file", func(ctx context.Context, tx *queries) error {
 		const company = "/check"
 		for range trialRows {
 			tx.Later(ctx, sqlstore.InsertFailures, company, 0, rand.Text(), string(record.WrongPasswords), 1, 0, 0)
 		}
 		tx.Later(ctx, `DELETE FROM failures WHERE company = $1`, company)
 		return nil
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case s.checks <- struct{}{}:
+		defer func() { <-s.checks }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s.holding.Add(1)
+	defer s.holding.Add(-1)
+	return sqlstore.Call(ctx, s, "checking the file", func() error {
+		db, err := s.another()
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return check(ctx, db)
 	})
 }
 

@@ -4,16 +4,22 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"flag"
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	modernc "modernc.org/sqlite"
+
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/causes"
 	"github.com/mnemogate/mnemogate/store/recordtest"
 	"github.com/mnemogate/mnemogate/store/sqlstore"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -89,6 +95,50 @@ func TestSQLiteSweepsWhileSomeoneReads(t *testing.T) {
 	info, err := os.Stat(s.file + "-wal")
 	must(t, err)
 	wantEqual(t, "length of the log", info.Size(), 0)
+}
+
+// A check may read for as long as a backup. A sweep meanwhile leaves the log to the next one,
+// which is no failure.
+func TestSQLiteSweepsWhileACheckReads(t *testing.T) {
+	s := startStore(t, tempFile(t))
+	_, err := s.writers.Exec(`CREATE TABLE slow (a CHECK (held(a))); INSERT INTO slow VALUES (1)`)
+	must(t, err)
+	sweep := func() { must(t, s.Accounts().Sweep(bg, t0)) }
+	whileChecking.Store(&sweep)
+	defer whileChecking.Store(nil)
+	must(t, s.Check(bg))
+	if whileChecking.Load() != nil {
+		t.Error("the check did not read the table")
+	}
+	sweep()
+	info, err := os.Stat(s.file + "-wal")
+	must(t, err)
+	wantEqual(t, "length of the log", info.Size(), 0)
+}
+
+// whileChecking is called once when SQLite checks a row whose table calls held(a).
+var whileChecking atomic.Pointer[func()]
+
+func init() {
+	modernc.MustRegisterScalarFunction("held", 1, func(*modernc.FunctionContext, []driver.Value) (driver.Value, error) {
+		if f := whileChecking.Swap(nil); f != nil {
+			(*f)()
+		}
+		return int64(1), nil
+	})
+}
+
+// A disk that is about to be full is found even if the file is too large to be read in time.
+func TestSQLiteCheckWritesFirst(t *testing.T) {
+	s := startStore(t, tempFile(t))
+	_, err := s.writers.Exec(`PRAGMA max_page_count = 1`) // it takes the present number at least
+	must(t, err)
+	s.checks <- struct{}{} // one that reads all the time
+	ctx, cancel := context.WithTimeout(bg, 2*time.Second)
+	defer cancel()
+	if err := s.Check(ctx); err == nil || !strings.Contains(err.Error(), causes.NoSpace) {
+		t.Errorf("got %v", err)
+	}
 }
 
 var leftover = flag.Int("leftover", 20_000, "how many sessions TestSQLiteEndsAnyNumberOfSessionsAtOnce ends")
