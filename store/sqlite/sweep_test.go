@@ -32,6 +32,7 @@ func TestSQLiteSweepsLookAtNothingTheyLeave(t *testing.T) {
 	for query, want := range map[string]string{
 		sweepSessions: "SEARCH sessions USING COVERING INDEX sessions_expires (expires>? AND expires<?)",
 		sweepExpired:  "SEARCH sessions USING COVERING INDEX sessions_expired (ends<?)",
+		`SELECT company FROM failures WHERE ` + sqlstore.StaleFailures: "SEARCH failures USING COVERING INDEX failures_unknown (changed<?)",
 	} {
 		steps := recordtest.SQLitePlan(t, s.file, query)
 		wantEqual(t, query, steps[len(steps)-1], want)

@@ -165,7 +165,7 @@ func (s Accounts) Sweep(ctx context.Context, now time.Time) error {
 		what, query string
 		before      time.Time
 	}{
-		{"sweeping failure counts", s.DeleteSome("failures", staleFailures, "company, account, login_id, kind", "changed"), now},
+		{"sweeping failure counts", s.DeleteSome("failures", StaleFailures, "company, account, login_id, kind", "changed"), now},
 		{"sweeping spent proofs", s.DeleteSome("spent", "until < $1", "hash", "until"), now},
 		{"sweeping tokens", s.DeleteSome("tokens", "expires < $1", "number", "expires"), now.Add(-record.KeepExpired)},
 	} {

@@ -17,8 +17,9 @@ const (
 	updateFailures  = `UPDATE failures SET count = $5, until = $6, changed = $7` + oneFailureCount
 	InsertFailures  = `INSERT INTO failures (company, account, login_id, kind, count, until, changed) SELECT $1, $2, $3, $4, $5, $6, $7`
 
-	// staleFailures are what a sweep at $1 deletes. A day has 86,400,000,000 microseconds.
-	staleFailures = `account = 0 AND changed < $1 - 86400000000 AND until <= $1`
+	// StaleFailures are what a sweep at $1 deletes, a day after changed. For a lock or window
+	// that is longer, changed is a day before it ends, so that a sweep reads no row that stays.
+	StaleFailures = `account = 0 AND changed <= $1 - 86400000000` // microseconds
 )
 
 func (s Accounts) UpdateFailures(
@@ -36,7 +37,7 @@ func (s Accounts) UpdateFailures(
 		if err := change(&after); err != nil {
 			return refusal{err}
 		}
-		values := slices.Concat(row, []any{after.Count, record.Micros(after.Until), record.Micros(now)})
+		values := slices.Concat(row, []any{after.Count, record.Micros(after.Until), max(record.Micros(now), record.Micros(after.Until.Add(-24*time.Hour)))})
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):
 		case missing: // there was no row to lock, so another node may insert it first
