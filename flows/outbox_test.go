@@ -20,7 +20,6 @@ import (
 // dropped.
 func TestEventsOfNobodyAreDropped(t *testing.T) {
 	b := newHarness(t)
-	b.Outbox = b.Accounts.(record.Outbox)
 	var mu sync.Mutex
 	var dropped []string
 	b.Observe = func(_ context.Context, e record.Event) {
@@ -52,7 +51,7 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 		close(ran)
 	}()
 	left := func() []record.Backlog {
-		all, err := background.Backlogs(t.Context(), b.Outbox)
+		all, err := background.Backlogs(t.Context(), b.Accounts)
 		must(t, err)
 		return all
 	}
@@ -70,7 +69,7 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 // told returns the types of the events that wait for the backend, all of the harness's account.
 func (b *harness) told() string {
 	b.t.Helper()
-	queues, err := b.Accounts.(record.Outbox).Claim(b.t.Context(), b.Now(), b.Now().Add(time.Minute), code, 1)
+	queues, err := b.Accounts.Claim(b.t.Context(), b.Now(), b.Now().Add(time.Minute), code, 1)
 	must(b.t, err)
 	var types []string
 	for _, q := range queues {

@@ -185,7 +185,7 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 // browsers offer the passkeys of all companies of a domain. It does not ask for the companies
 // that can't share the domain, because strangers can make it ask.
 func (s *Service) unknownPasskey(ctx context.Context, c *session.Call, credential []byte) error {
-	companies, err := s.CompaniesWithAccounts(ctx)
+	companies, err := s.Accounts.CompaniesWithAccounts(ctx)
 	if err != nil {
 		return errPasskeyInvalid
 	}

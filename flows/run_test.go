@@ -84,7 +84,7 @@ func TestAnInterruptedSweepIsNoFailure(t *testing.T) {
 }
 
 // An interrupted store sweeps until its context ends.
-type interrupted struct{ record.Accounts }
+type interrupted struct{ noEvents }
 
 func (interrupted) PendingRevocations(context.Context, record.Revocation, int) ([]record.Revocation, error) {
 	return nil, nil
@@ -121,7 +121,7 @@ func TestPendingRevocationsEndWithTheirConfig(t *testing.T) {
 func late(record.Revocation) bool { return true }
 
 // owingMany is a store of accounts with a hundred pending revocations.
-type owingMany struct{ record.Accounts }
+type owingMany struct{ noEvents }
 
 func (owingMany) PendingRevocations(context.Context, record.Revocation, int) ([]record.Revocation, error) {
 	return make([]record.Revocation, 100), nil
@@ -189,8 +189,15 @@ type slowlySwept struct {
 	sweeping, pending atomic.Bool
 }
 
+// noEvents has no events for a backend.
+type noEvents struct{ record.Accounts }
+
+func (noEvents) Backlog(context.Context, string) (record.Backlog, error) {
+	return record.Backlog{}, record.ErrNotFound
+}
+
 type owingAccounts struct {
-	record.Accounts
+	noEvents
 	*slowlySwept
 }
 

@@ -18,13 +18,13 @@ var companyCases = []accountsCase{
 		promise: "CompaniesWithAccounts returns each company that has accounts. Count counts all of them. Stranded counts the accounts that need a second factor and have none, and Search lists them.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			companies := func() []string {
-				return append([]string(nil), get[[]string](t)(two.(record.Census).CompaniesWithAccounts(bg))...)
+				return append([]string(nil), get[[]string](t)(two.CompaniesWithAccounts(bg))...)
 			}
 			wantEqual(t, "companies of none", companies(), nil)
-			wantEqual(t, "accounts of none", get[int](t)(two.(record.Census).Count(bg)), 0)
+			wantEqual(t, "accounts of none", get[int](t)(two.Count(bg)), 0)
 			stranded := func(company string, all bool, want int) {
 				t.Helper()
-				wantEqual(t, fmt.Sprintf("stranded of %.20q (all: %v)", company, all), get[map[string]int](t)(two.(record.Census).Stranded(bg, all))[company], want)
+				wantEqual(t, fmt.Sprintf("stranded of %.20q (all: %v)", company, all), get[map[string]int](t)(two.Stranded(bg, all))[company], want)
 				listed, _, err := two.Search(bg, company, record.Match{Status: record.StatusActive, NoSecondFactor: true, Reach: 100}, "", 100)
 				must(t, err)
 				listed = slices.DeleteFunc(listed, func(a record.Account) bool { return !all && !a.SecondFactor })
@@ -151,10 +151,10 @@ var companyCases = []accountsCase{
 				if get[bool](t)(two.Seeded(bg, company, "m1")) {
 					kept = append(kept, "seed")
 				}
-				if len(get[[]record.SigningKey](t)(two.(record.SigningKeys).SigningKeys(bg, company))) > 0 {
+				if len(get[[]record.SigningKey](t)(two.SigningKeys(bg, company))) > 0 {
 					kept = append(kept, "key")
 				}
-				if b, err := two.(record.Outbox).Backlog(bg, company[:len(company)-1]); err == nil && b.Company == company {
+				if b, err := two.Backlog(bg, company[:len(company)-1]); err == nil && b.Company == company {
 					kept = append(kept, "event")
 				}
 				return kept
@@ -164,7 +164,7 @@ var companyCases = []accountsCase{
 				a := create(t, one, plain(company, "m1"))
 				must(t, one.UpdateFailures(bg, t0, record.FailureKey{Company: company, LoginID: "hash"}, record.WrongPasswords, add(1)))
 				must(t, one.SetSeeded(bg, company, "m1"))
-				must(t, one.(record.SigningKeys).AddSigningKey(bg, company, record.SigningKey{Number: 1, Sealed: "s", Created: t0}))
+				must(t, one.AddSigningKey(bg, company, record.SigningKey{Number: 1, Sealed: "s", Created: t0}))
 				must(t, one.Delete(bg, company, a.ID, time.Time{}, record.OutboxEvent{Queue: "q", ID: "1", Type: "t", Body: []byte("{}"), At: t0}))
 				wantEqual(t, "kept of "+company, kept(company), all)
 			}

@@ -16,8 +16,8 @@ var historyCases = []accountsCase{
 			a, b := create(t, one, plain("acme", "a")), create(t, one, plain("acme", "b"))
 			mangled := happened(a, 3, quiet)
 			mangled.UserAgent, mangled.Reason = odd, odd
-			must(t, one.(record.History).Record(bg, []record.Event{happened(b, 9, quiet), happened(a, 1, quiet), happened(a, 2, noisy)}))
-			must(t, two.(record.History).Record(bg, []record.Event{mangled}))
+			must(t, one.Record(bg, []record.Event{happened(b, 9, quiet), happened(a, 1, quiet), happened(a, 2, noisy)}))
+			must(t, two.Record(bg, []record.Event{mangled}))
 			wantEqual(t, "history", recorded(t, two, a, 10), []record.Event{mangled, happened(a, 2, noisy), happened(a, 1, quiet)})
 			wantEqual(t, "the newest", recorded(t, one, a, 2), []record.Event{mangled, happened(a, 2, noisy)})
 			wantEqual(t, "another's", recorded(t, one, b, 10), []record.Event{happened(b, 9, quiet)})
@@ -38,7 +38,7 @@ var historyCases = []accountsCase{
 				if n < 5 {
 					events = append(events, happened(a, n, quiet))
 				}
-				must(t, one.(record.History).Record(bg, events))
+				must(t, one.Record(bg, events))
 			}
 			all := recorded(t, one, a, 1000)
 			var others []string
@@ -57,7 +57,7 @@ var historyCases = []accountsCase{
 		promise: "Of those with Apart set, it keeps the newest HistoryKeptApart of each name besides.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
-			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 0, quiet)}))
+			must(t, one.Record(bg, []record.Event{happened(a, 0, quiet)}))
 			var want []record.Event
 			for n := 1; n <= record.HistoryKept+5; n++ {
 				var events []record.Event
@@ -69,7 +69,7 @@ var historyCases = []accountsCase{
 						want = append([]record.Event{e}, want...)
 					}
 				}
-				must(t, []record.Accounts{one, two}[n%2].(record.History).Record(bg, events))
+				must(t, []record.Accounts{one, two}[n%2].Record(bg, events))
 			}
 			wantEqual(t, "history", recorded(t, one, a, 1000), append(want, happened(a, 0, quiet)))
 		},
@@ -96,7 +96,7 @@ var historyCases = []accountsCase{
 				{again(1, 5, 1, noisy), apart(7, 6, 1), again(2, 7, 1, quiet)},
 				{apart(7, 8, 1), apart(8, 9, 1), again(2, 10, 1, quiet), again(2, 11, 1, quiet)},
 			} {
-				must(t, []record.Accounts{one, two}[i%2].(record.History).Record(bg, events))
+				must(t, []record.Accounts{one, two}[i%2].Record(bg, events))
 			}
 			want := []record.Event{
 				again(2, 11, 2, quiet), apart(8, 9, 1), apart(7, 8, 2), again(2, 7, 1, quiet), again(1, 5, 1, noisy),
@@ -109,7 +109,7 @@ var historyCases = []accountsCase{
 			wantEqual(t, "another's", recorded(t, two, b, 10), []record.Event{happened(b, 9, quiet)})
 			other := apart(8, 12, 1)
 			other.Company = "other"
-			must(t, one.(record.History).Record(bg, []record.Event{other}))
+			must(t, one.Record(bg, []record.Event{other}))
 			wantEqual(t, "history after another company's event", recorded(t, two, a, 10), want)
 		},
 	},
@@ -123,7 +123,7 @@ var historyCases = []accountsCase{
 				e.Time, e.Ref = t0.Add(time.Duration(at)*time.Second), ref
 				return e
 			}
-			must(t, one.(record.History).Record(bg, []record.Event{with(a, 1, 1, "OLD"), with(a, 1, 2, "NEW"), with(a, 2, 3, "ONE"), with(b, 3, 4, "ONE"), with(a, 4, 5, "")}))
+			must(t, one.Record(bg, []record.Event{with(a, 1, 1, "OLD"), with(a, 1, 2, "NEW"), with(a, 2, 3, "ONE"), with(b, 3, 4, "ONE"), with(a, 4, 5, "")}))
 			newest := with(a, 1, 2, "NEW")
 			newest.Count = 2
 			wantEqual(t, "history", recorded(t, two, a, 10), []record.Event{with(a, 4, 5, ""), with(a, 2, 3, "ONE"), newest})
@@ -135,9 +135,9 @@ var historyCases = []accountsCase{
 						want[i].Mnemocode = name
 					}
 				}
-				wantEqual(t, ref, get[[]record.Event](t)(two.(record.History).Referred(bg, "acme", ref)), want)
+				wantEqual(t, ref, get[[]record.Event](t)(two.Referred(bg, "acme", ref)), want)
 			}
-			wantEqual(t, "another company's", len(get[[]record.Event](t)(one.(record.History).Referred(bg, "other", "ONE"))), 0)
+			wantEqual(t, "another company's", len(get[[]record.Event](t)(one.Referred(bg, "other", "ONE"))), 0)
 		},
 	},
 	{
@@ -145,12 +145,12 @@ var historyCases = []accountsCase{
 		promise: "An event of an unknown account is dropped. Events are deleted with their account.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
-			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 1, quiet)}))
+			must(t, one.Record(bg, []record.Event{happened(a, 1, quiet)}))
 			must(t, two.Delete(bg, "acme", a.ID, time.Time{}))
 			b := create(t, one, plain("acme", "a"))
 			other := b
 			other.Company = "other"
-			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 2, quiet), happened(b, 3, quiet), happened(other, 4, quiet)}))
+			must(t, one.Record(bg, []record.Event{happened(a, 2, quiet), happened(b, 3, quiet), happened(other, 4, quiet)}))
 			wantEqual(t, "the deleted one's", len(recorded(t, one, a, 10)), 0)
 			wantEqual(t, "its successor's", recorded(t, one, b, 10), []record.Event{happened(b, 3, quiet)})
 		},
@@ -160,8 +160,8 @@ var historyCases = []accountsCase{
 		promise: "Forget deletes the events before a time.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
-			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 1, quiet), happened(a, 2, noisy), happened(a, 3, quiet)}))
-			must(t, two.(record.History).Forget(bg, t0.Add(3*time.Second)))
+			must(t, one.Record(bg, []record.Event{happened(a, 1, quiet), happened(a, 2, noisy), happened(a, 3, quiet)}))
+			must(t, two.Forget(bg, t0.Add(3*time.Second)))
 			wantEqual(t, "history", recorded(t, one, a, 10), []record.Event{happened(a, 3, quiet)})
 		},
 	},
@@ -175,7 +175,7 @@ var historyCases = []accountsCase{
 				if i%2 == 0 {
 					events[0], events[1] = events[1], events[0]
 				}
-				return s.(record.History).Record(bg, events)
+				return s.Record(bg, events)
 			}) {
 				must(t, err)
 			}

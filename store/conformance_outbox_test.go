@@ -43,7 +43,7 @@ func counting(n int, events ...record.OutboxEvent) func(*record.FailureCount) er
 // claim claims all queues of acme that are due at now, for a minute.
 func claim(t *testing.T, s record.Accounts, now time.Time) []record.OutboxQueue {
 	t.Helper()
-	queues := get[[]record.OutboxQueue](t)(s.(record.Outbox).Claim(bg, now, now.Add(time.Minute), "acme", 1000))
+	queues := get[[]record.OutboxQueue](t)(s.Claim(bg, now, now.Add(time.Minute), "acme", 1000))
 	slices.SortFunc(queues, func(a, b record.OutboxQueue) int { return strings.Compare(a.Name, b.Name) })
 	return queues
 }
@@ -62,7 +62,7 @@ func acknowledge(t *testing.T, s record.Accounts, q record.OutboxQueue, n int) {
 	for _, e := range q.Events[:n] {
 		delivered = append(delivered, e.Number)
 	}
-	must(t, s.(record.Outbox).Acknowledge(bg, q, delivered, t0, 0))
+	must(t, s.Acknowledge(bg, q, delivered, t0, 0))
 }
 
 // inQueues returns the ids of events by queue, in order.
@@ -86,7 +86,7 @@ func backlog(t *testing.T, s record.Accounts) []record.Backlog {
 		if len(all) > 0 {
 			after = all[len(all)-1].Company
 		}
-		b, err := s.(record.Outbox).Backlog(bg, after)
+		b, err := s.Backlog(bg, after)
 		if errors.Is(err, record.ErrNotFound) {
 			return all
 		}
@@ -184,7 +184,7 @@ var outboxCases = []accountsCase{
 			create("other", "c")
 			wantEqual(t, "before it is due", claim(t, two, t0.Add(-time.Microsecond)), nil)
 			due := func(now time.Time) []string {
-				companies := get[[]string](t)(two.(record.Outbox).Due(bg, now))
+				companies := get[[]string](t)(two.Due(bg, now))
 				slices.Sort(companies)
 				return companies
 			}
@@ -193,7 +193,7 @@ var outboxCases = []accountsCase{
 			var mu sync.Mutex
 			var got []record.OutboxQueue
 			for _, err := range race(20, one, two, func(_ int, s record.Accounts) error {
-				queues, err := s.(record.Outbox).Claim(bg, t0, t0.Add(time.Minute), "acme", 1)
+				queues, err := s.Claim(bg, t0, t0.Add(time.Minute), "acme", 1)
 				mu.Lock()
 				defer mu.Unlock()
 				got = append(got, queues...)
@@ -207,7 +207,7 @@ var outboxCases = []accountsCase{
 			wantEqual(t, "events", inQueues(got), map[string]string{"a": "a", "b": "b"})
 			wantEqual(t, "due once claimed", due(t0), []string{"other"})
 			a := got[slices.IndexFunc(got, func(q record.OutboxQueue) bool { return q.Name == "a" })]
-			must(t, two.(record.Outbox).Acknowledge(bg, a, nil, t0.Add(5*time.Second), 1))
+			must(t, two.Acknowledge(bg, a, nil, t0.Add(5*time.Second), 1))
 			wantEqual(t, "before it is due again", claim(t, two, t0.Add(4*time.Second)), nil)
 			again := claim(t, one, t0.Add(5*time.Second))
 			wantEqual(t, "when it is due again", inQueues(again), map[string]string{"a": "a"})
@@ -217,13 +217,13 @@ var outboxCases = []accountsCase{
 			others := claim(t, two, later)
 			wantEqual(t, "claimed again", inQueues(others), map[string]string{"b": "b"})
 			b := got[slices.IndexFunc(got, func(q record.OutboxQueue) bool { return q.Name == "b" })]
-			must(t, one.(record.Outbox).Acknowledge(bg, b, nil, t0, 9))
+			must(t, one.Acknowledge(bg, b, nil, t0, 9))
 			wantEqual(t, "by whose claim has run out", claim(t, one, later.Add(4*time.Second)), nil)
 			acknowledge(t, one, b, 1)
 			wantEqual(t, "backlog", backlog(t, one), []record.Backlog{
 				{Company: "acme", Events: 1, Oldest: t0}, {Company: "other", Events: 1, Oldest: t0},
 			})
-			must(t, two.(record.Outbox).Acknowledge(bg, others[0], nil, t0, 0))
+			must(t, two.Acknowledge(bg, others[0], nil, t0, 0))
 			wantEqual(t, "a queue that was acknowledged twice", inQueues(claim(t, one, later.Add(time.Hour))), map[string]string{"a": "a"})
 		},
 	},
@@ -236,7 +236,7 @@ var outboxCases = []accountsCase{
 				e.At = t0.Add(time.Duration(i) * time.Second)
 				must(t, second(one.Create(bg, t0, noted(plain("acme", name), e))))
 			}
-			queues := get[[]record.OutboxQueue](t)(two.(record.Outbox).Claim(bg, t0.Add(time.Hour), t0.Add(2*time.Hour), "acme", 2))
+			queues := get[[]record.OutboxQueue](t)(two.Claim(bg, t0.Add(time.Hour), t0.Add(2*time.Hour), "acme", 2))
 			wantEqual(t, "the first two", inQueues(queues), map[string]string{"c": "c", "a": "a"})
 		},
 	},
@@ -265,7 +265,7 @@ var outboxCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			e := record.OutboxEvent{ID: odd, Type: odd, At: t0, Body: []byte(odd), Queue: odd}
 			must(t, second(one.Create(bg, t0, noted(plain(odd, odd), e))))
-			queues := get[[]record.OutboxQueue](t)(two.(record.Outbox).Claim(bg, t0, t0.Add(time.Minute), odd, 1))
+			queues := get[[]record.OutboxQueue](t)(two.Claim(bg, t0, t0.Add(time.Minute), odd, 1))
 			wantEqual(t, "event", written(queues[0].Events[0], queues[0].Name), e)
 			acknowledge(t, one, queues[0], 1)
 			wantEqual(t, "backlog", backlog(t, one), nil)
@@ -296,7 +296,7 @@ var outboxCases = []accountsCase{
 			var count atomic.Int64
 			deadline := time.Now().Add(time.Minute)
 			for n := range 4 {
-				s := []record.Outbox{one.(record.Outbox), two.(record.Outbox)}[n%2]
+				s := []record.Outbox{one, two}[n%2]
 				deliverers.Go(func() {
 					for count.Load() < accounts*each && time.Now().Before(deadline) {
 						due, err := s.Due(bg, t0)

@@ -9,7 +9,7 @@ import (
 
 func signingKeys(t *testing.T, s record.Accounts, company string) []record.SigningKey {
 	t.Helper()
-	return get[[]record.SigningKey](t)(s.(record.SigningKeys).SigningKeys(bg, company))
+	return get[[]record.SigningKey](t)(s.SigningKeys(bg, company))
 }
 
 func signingKey(number int64) record.SigningKey {
@@ -21,7 +21,7 @@ var signingKeyCases = []accountsCase{
 		name:    "signing keys",
 		promise: "SigningKeys returns the company's keys, ordered by Number. RemoveSigningKeys deletes those below a number.",
 		run: func(t *testing.T, one, two record.Accounts) {
-			a, b := one.(record.SigningKeys), two.(record.SigningKeys)
+			a, b := one, two
 			wantEqual(t, "at first", len(signingKeys(t, one, "acme")), 0)
 			must(t, a.RemoveSigningKeys(bg, "acme", 5))
 			for _, n := range []int64{1, 3, 2, 10} {
@@ -42,11 +42,11 @@ var signingKeyCases = []accountsCase{
 			wantWinners(t, race(20, one, two, func(i int, s record.Accounts) error {
 				key := signingKey(7)
 				key.Created = t0.Add(time.Duration(i) * time.Second)
-				return s.(record.SigningKeys).AddSigningKey(bg, "acme", key)
+				return s.AddSigningKey(bg, "acme", key)
 			}), 1, is(record.ErrConflict))
 			before := signingKeys(t, one, "acme")
 			wantEqual(t, "keys", len(before), 1)
-			wantErr(t, "AddSigningKey", two.(record.SigningKeys).AddSigningKey(bg, "acme", signingKey(7)), record.ErrConflict)
+			wantErr(t, "AddSigningKey", two.AddSigningKey(bg, "acme", signingKey(7)), record.ErrConflict)
 			wantEqual(t, "the key", signingKeys(t, two, "acme"), before)
 		},
 	},

@@ -114,9 +114,6 @@ type App struct {
 	stores      []*PooledStore // in use; the first keeps the accounts
 	guests      []Guest        // the store modules
 	accounts    record.Accounts
-	census      record.Census  // nil if the accounts store has none
-	outbox      record.Outbox  // likewise
-	history     record.History // likewise
 	sessions    record.Sessions
 	watcher     *watcher
 	servers     map[*caddyhttp.Server]bool   // the servers that have a handler of ours
@@ -459,8 +456,7 @@ func (a *App) start(ctx context.Context) error {
 	service := &flows.Service{KeyUsed: countKey, Manager: session.New(&session.Config{
 		Accounts:  a.accounts,
 		Forwarded: a.forwarded,
-		Outbox:    a.outbox,
-		History:   a.history,
+		History:   a.accounts,
 		AuditKeep: time.Duration(a.AuditKeep),
 		Sessions:  a.sessions,
 		Companies: map[string]*tenant.Company{},
@@ -566,8 +562,8 @@ func retry(ctx context.Context, pause time.Duration, try func() (done bool)) boo
 	}
 }
 
-// SigningKeys returns the companies' keys that sign assertions, or nil if the store
-// keeps none. All configs that use the store share them.
+// SigningKeys returns the companies' keys that sign assertions. All configs that use the
+// store share them.
 func (a *App) SigningKeys() *assertion.Keyring { return a.stores[0].keys }
 
 // Log returns the app's logger.

@@ -11,8 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// This file finds problems in the stored accounts. It finds none if the store does
-// not implement record.Census.
+// This file finds problems in the stored accounts.
 
 // takeStock logs what the stores are and have, and warns of what may be wrong with that. It
 // does not report a store that does not answer.
@@ -58,10 +57,7 @@ func (a *App) Inventory(ctx context.Context) (text string, empty []Weakness, err
 		there, _ := placeOf(last)
 		text += "; sessions in " + there
 	}
-	if a.census == nil {
-		return text, nil, nil
-	}
-	n, err := a.census.Count(ctx)
+	n, err := a.accounts.Count(ctx)
 	if err != nil {
 		return text, nil, err
 	}
@@ -103,10 +99,7 @@ func (a *App) Deaf(ctx context.Context) error {
 
 // Orphans lists the companies that have accounts but are not configured.
 func (a *App) Orphans(ctx context.Context) (found []Weakness, err error) {
-	if a.census == nil {
-		return nil, nil
-	}
-	companies, err := a.census.CompaniesWithAccounts(ctx)
+	companies, err := a.accounts.CompaniesWithAccounts(ctx)
 	for _, company := range companies {
 		if a.Companies[company] == nil {
 			found = append(found, Weakness{Company: company, Directive: "company", Weakness: guest.Weakness{
@@ -121,9 +114,6 @@ func (a *App) Orphans(ctx context.Context) (found []Weakness, err error) {
 // Stranded counts the users of each company who can't log in because they have no
 // second factor.
 func (a *App) Stranded(ctx context.Context) (found []Weakness, err error) {
-	if a.census == nil {
-		return nil, nil
-	}
 	counts := map[bool]map[string]int{} // whether all accounts are counted, or only those that require a second factor themselves
 	for code, c := range a.Sorted() {
 		if c.effective.SecondFactor == tenant.SecondFactorOff {
@@ -131,7 +121,7 @@ func (a *App) Stranded(ctx context.Context) (found []Weakness, err error) {
 		}
 		all := c.effective.SecondFactor == tenant.SecondFactorRequired
 		if counts[all] == nil {
-			if counts[all], err = a.census.Stranded(ctx, all); err != nil {
+			if counts[all], err = a.accounts.Stranded(ctx, all); err != nil {
 				return nil, err
 			}
 		}

@@ -36,7 +36,7 @@ type PooledStore struct {
 	naming sync.Mutex     // guards named
 	named  bool           // the deployment is set, if the store is a guest.SharedStore
 	feed   sync.Once
-	keys   *assertion.Keyring // nil unless the store keeps accounts and record.SigningKeys
+	keys   *assertion.Keyring // nil unless the store keeps accounts
 	node   session.Node       // if the store keeps the accounts
 	ctx    context.Context    // ends when the store closes
 	cancel context.CancelFunc
@@ -56,11 +56,9 @@ func newPooledStore(key, module string, s guest.Store, cache int) *PooledStore {
 		p.memory.Untouched = p.warner("a session could not be extended, and continues until it expires")
 	}
 	if keeps, ok := s.(guest.AccountsStore); ok {
-		if keys, ok := keeps.Accounts().(record.SigningKeys); ok {
-			p.keys = &assertion.Keyring{
-				Accounts: keeps.Accounts(), Store: keys, Now: time.Now,
-				Failed: p.warner("the keys that sign assertions can't be read or rotated, and the known ones remain in use"),
-			}
+		p.keys = &assertion.Keyring{
+			Accounts: keeps.Accounts(), Now: time.Now,
+			Failed: p.warner("the keys that sign assertions can't be read or rotated, and the known ones remain in use"),
 		}
 	}
 	return p
@@ -170,14 +168,6 @@ func (a *App) loadStores(ctx caddy.Context) error {
 		return fmt.Errorf("store %s: it keeps no accounts; use another module", main.Module)
 	}
 	a.accounts = accounts.Accounts()
-	a.census, _ = accounts.Accounts().(record.Census)
-	a.outbox, _ = accounts.Accounts().(record.Outbox)
-	a.history, _ = accounts.Accounts().(record.History)
-	for code, c := range a.Sorted() {
-		if a.outbox == nil && c.effective.Events.Receiver != nil {
-			return fmt.Errorf("company %s: events: the store %s can't keep them until they are delivered; use another module, or take events out", code, main.Module)
-		}
-	}
 	if a.SessionsRaw != nil {
 		if module, err = ctx.LoadModule(a, "SessionsRaw"); err != nil {
 			return fmt.Errorf("sessions: %w", err)

@@ -400,7 +400,7 @@ func TestManyEventsWait(t *testing.T) {
 func (s *site) backlog() int {
 	s.t.Helper()
 	if s.outbox == nil {
-		s.outbox = s.accounts().(record.Outbox)
+		s.outbox = s.accounts()
 	}
 	b, err := s.outbox.Backlog(s.t.Context(), "acmd")
 	if err != nil && err != record.ErrNotFound {

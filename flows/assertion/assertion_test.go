@@ -40,7 +40,7 @@ func (c *clock) advance(d time.Duration) { c.Add(int64(d)) }
 
 // A faulty store fails on demand, and counts how often it is asked.
 type faulty struct {
-	record.SigningKeys
+	record.Accounts
 	slow           time.Duration // how long each call takes, unless its context ends
 	down, readOnly bool
 	asked          atomic.Int64
@@ -58,7 +58,7 @@ func (f faultyKeys) SigningKeys(ctx context.Context, company string) ([]record.S
 	if err := f.wait(ctx); err != nil {
 		return nil, err
 	}
-	return f.faulty.SigningKeys.SigningKeys(ctx, company)
+	return f.Accounts.SigningKeys(ctx, company)
 }
 
 func (f faultyKeys) AddSigningKey(ctx context.Context, company string, key record.SigningKey) error {
@@ -68,7 +68,7 @@ func (f faultyKeys) AddSigningKey(ctx context.Context, company string, key recor
 	if err := f.wait(ctx); err != nil {
 		return err
 	}
-	return f.faulty.SigningKeys.AddSigningKey(ctx, company, key)
+	return f.Accounts.AddSigningKey(ctx, company, key)
 }
 
 // wait waits as PostgreSQL does.
@@ -91,8 +91,8 @@ func newStore(t *testing.T) record.Accounts {
 }
 
 func node(c *clock, accounts record.Accounts) (*Keyring, *faulty) {
-	f := &faulty{SigningKeys: accounts.(record.SigningKeys)}
-	return &Keyring{Accounts: accounts, Store: faultyKeys{f}, Now: c.now}, f
+	f := &faulty{Accounts: accounts}
+	return &Keyring{Accounts: faultyKeys{f}, Now: c.now}, f
 }
 
 // signs returns the key that a node signs with.
@@ -169,7 +169,7 @@ func TestKeysRotateWithoutAFailure(t *testing.T) {
 	if got := published(t, one, "acme"); len(got) != 1 || got[0] != used[3] {
 		t.Errorf("published are %v of %v", got, used)
 	}
-	if stored, err := accounts.(record.SigningKeys).SigningKeys(bg, "acme"); err != nil || len(stored) != 1 {
+	if stored, err := accounts.SigningKeys(bg, "acme"); err != nil || len(stored) != 1 {
 		t.Errorf("the store has %d keys, and %v", len(stored), err)
 	}
 }
@@ -209,7 +209,7 @@ func TestALeakedKeyIsWithdrawn(t *testing.T) {
 	if withdrawn < 30*time.Minute || withdrawn > 40*time.Minute {
 		t.Errorf("the leaked key was withdrawn after %v", withdrawn)
 	}
-	if stored, err := accounts.(record.SigningKeys).SigningKeys(bg, "acme"); err != nil || len(stored) != 1 || stored[0].Number != 2 {
+	if stored, err := accounts.SigningKeys(bg, "acme"); err != nil || len(stored) != 1 || stored[0].Number != 2 {
 		t.Errorf("the store has %v, %v", stored, err)
 	}
 }

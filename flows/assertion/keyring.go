@@ -48,7 +48,6 @@ const (
 // methods may be called concurrently.
 type Keyring struct {
 	Accounts record.Accounts
-	Store    record.SigningKeys
 	Now      func() time.Time
 	// Failed, if not nil, is called if the store did not answer while known keys
 	// remain in use.
@@ -161,7 +160,7 @@ func (r *Keyring) rotate(ctx context.Context, company string, after time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	stored, err := r.Store.SigningKeys(ctx, company)
+	stored, err := r.Accounts.SigningKeys(ctx, company)
 	if err != nil {
 		return nil, err
 	}
@@ -174,12 +173,12 @@ func (r *Keyring) rotate(ctx context.Context, company string, after time.Duratio
 		if next.Sealed, err = generate(sealer, company); err != nil {
 			return nil, err
 		}
-		failed = r.Store.AddSigningKey(ctx, company, next)
+		failed = r.Accounts.AddSigningKey(ctx, company, next)
 		if errors.Is(failed, record.ErrConflict) {
 			failed = nil // another node was faster; its key is the one
 		}
 		if failed == nil {
-			if stored, err = r.Store.SigningKeys(ctx, company); err != nil {
+			if stored, err = r.Accounts.SigningKeys(ctx, company); err != nil {
 				return nil, err
 			}
 		}
@@ -198,7 +197,7 @@ func (r *Keyring) rotate(ctx context.Context, company string, after time.Duratio
 		}
 	}
 	if stored = stored[retired:]; retired > 0 {
-		removing := r.Store.RemoveSigningKeys(ctx, company, stored[0].Number)
+		removing := r.Accounts.RemoveSigningKeys(ctx, company, stored[0].Number)
 		failed = cmp.Or(failed, removing)
 	}
 	keys, err := open(sealer, company, stored, now)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A History is an Accounts that keeps the events of accounts. It is optional.
+// A History keeps the events of accounts.
 type History interface {
 	// Record keeps events. The Company and Account of each name its account; an
 	// event of a missing account is dropped. Record keeps the newest HistoryKept

@@ -23,8 +23,8 @@ type OutboxEvent struct {
 	Traceparent string
 }
 
-// An Outbox is an Accounts that stores events in the same step as the change that
-// caused them: it stores both or neither. It keeps events until they are delivered.
+// An Outbox stores events in the same step as the change that caused them: it stores both or
+// neither. It keeps events until they are delivered.
 //
 // Events wait in queues. A node that has claimed a queue delivers its events in order
 // and then calls Acknowledge. If it never does, others can claim the queue after the

@@ -12,7 +12,7 @@ type SigningKey struct {
 	Created time.Time
 }
 
-// SigningKeys is an Accounts that keeps the companies' signing keys. It is optional.
+// SigningKeys keeps the companies' signing keys.
 type SigningKeys interface {
 	// SigningKeys returns the company's keys, ordered by Number.
 	SigningKeys(ctx context.Context, company string) ([]SigningKey, error)

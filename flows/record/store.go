@@ -2,9 +2,9 @@
 // stores that keep them.
 //
 // To write a store, start with Accounts and Sessions: a store must keep every promise
-// in their comments. Account, Session and Event are what they store. Outbox, History,
-// Census, SigningKeys, Feed and Recaller are optional. A store bounds each call with
-// StoreContext, and calls whose context IsYielding use half of its connections at most.
+// in their comments. Account, Session and Event are what they store. Feed and Recaller are
+// optional. A store bounds each call with StoreContext, and calls whose context IsYielding
+// use half of its connections at most.
 package record
 
 import (
@@ -72,6 +72,10 @@ type Accounts interface {
 	PendingRevocations
 	Seeds
 	Companies
+	Outbox
+	History
+	SigningKeys
+	Census
 
 	// Secrets returns the secrets of the deployment, ordered by Number. The first call
 	// creates number 0; later calls return the same on every node, and those that were
@@ -275,8 +279,7 @@ type Companies interface {
 	ForgetCompany(ctx context.Context, company, heir string) error
 }
 
-// A Census is an Accounts that answers an operator's questions about all accounts.
-// It is optional.
+// A Census answers an operator's questions about all accounts.
 type Census interface {
 	// CompaniesWithAccounts returns the companies that have accounts, ordered byte
 	// by byte.

@@ -29,7 +29,6 @@ import (
 // Manager and do not change them afterwards.
 type Config struct {
 	Accounts  record.Accounts
-	Outbox    record.Outbox // the Accounts, if they implement it; nil delivers no outbox events
 	Sessions  record.Sessions
 	Companies map[string]*tenant.Company // by code
 	Hasher    *password.Hasher
@@ -51,7 +50,7 @@ type Config struct {
 	// Running, if not nil, returns a company of the configuration that runs now, or nil. It is
 	// for messages that outlast their own configuration.
 	Running   func(code string) *tenant.Company
-	History   record.History // the Accounts, if they implement it; nil keeps no history
+	History   record.History // the Accounts, or nil to keep no history
 	AuditKeep time.Duration  // how long History keeps events
 
 	// Node is what this node knows of the stores, for the next Config with the same. New sets

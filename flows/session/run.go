@@ -20,13 +20,11 @@ const (
 func (m *Manager) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	if m.Outbox != nil {
-		relay := &background.Relay{
-			Outbox: m.Outbox, Companies: m.Companies, Now: m.Now, Log: m.Log, Emit: m.Emit,
-			OnBacklogs: func(all []record.Backlog) { m.backlogs.Store(&all) },
-		}
-		beside.Go(func() { relay.Run(ctx) })
+	relay := &background.Relay{
+		Outbox: m.Accounts, Companies: m.Companies, Now: m.Now, Log: m.Log, Emit: m.Emit,
+		OnBacklogs: func(all []record.Backlog) { m.backlogs.Store(&all) },
 	}
+	beside.Go(func() { relay.Run(ctx) })
 	if m.History != nil {
 		go m.recorder.Run(m.History, m.Log)
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,7 +139,7 @@ func (s *Secrets) Rekey(ctx context.Context, event record.Event) (done Rekeyed, 
 	if err != nil {
 		return done, err
 	}
-	companies, err := s.CompaniesWithAccounts(ctx)
+	companies, err := s.Accounts.CompaniesWithAccounts(ctx) // also those that are configured on other nodes only
 	if err != nil {
 		return done, wire.Unavailable("looking for companies", err)
 	}
@@ -153,15 +151,6 @@ func (s *Secrets) Rekey(ctx context.Context, event record.Event) (done Rekeyed, 
 		}
 	}
 	return done, nil
-}
-
-// CompaniesWithAccounts returns the companies that the store knows, also those that are
-// configured on other nodes only. Of a store that can't tell, it returns this node's.
-func (s *Secrets) CompaniesWithAccounts(ctx context.Context) ([]string, error) {
-	if census, ok := s.Accounts.(record.Census); ok {
-		return census.CompaniesWithAccounts(ctx)
-	}
-	return slices.Sorted(maps.Keys(s.Companies)), nil
 }
 
 // reseal seals the secrets of a company's authenticator apps with the current secret. It is

@@ -17,7 +17,7 @@ import (
 // A mutant is a fault that stores, feeds and memories of other systems have had. It is planted
 // in what the nodes are given, and a simulation must find it. The zero mutant is none.
 type mutant struct {
-	accounts     func(*world, accountStore) accountStore
+	accounts     func(*world, record.Accounts) record.Accounts
 	sessions     func(*world, record.Sessions) record.Sessions
 	feed         func(record.Feed) record.Feed        // what a node's memory hears
 	channel      func(record.Feed) record.Feed        // what Redis is told to publish
@@ -26,12 +26,6 @@ type mutant struct {
 	hastyStandby bool                                 // synchronous_standby_names does not wait
 	scripts      bool                                 // it is planted in a node that runs the scripts
 	seed         uint64                               // with which it was found; tried first
-}
-
-// An accountStore is what nodes need of a store of accounts.
-type accountStore interface {
-	record.Accounts
-	record.Outbox
 }
 
 var mutants = map[string]mutant{
@@ -45,14 +39,14 @@ var mutants = map[string]mutant{
 	"a lost answer is taken for a success":          {seed: 101, sessions: func(_ *world, s record.Sessions) record.Sessions { return takeForSuccess{s} }},
 	"a touch writes the whole session back":         {seed: 53, sessions: func(_ *world, s record.Sessions) record.Sessions { return touchBack{s} }},
 	"a new session displaces none":                  {sessions: func(_ *world, s record.Sessions) record.Sessions { return displaceNone{s} }},
-	"a failure count is read, then written":         {accounts: func(_ *world, a accountStore) accountStore { return readThenCount{a} }},
-	"a backup code that is gone is used":            {accounts: func(_ *world, a accountStore) accountStore { return useAnyCode{a} }},
-	"an event is stored some time after its change": {seed: 37, accounts: func(w *world, a accountStore) accountStore { return changeThenTell{a, w} }},
-	"an event that failed is sent last":             {seed: 131, accounts: func(_ *world, a accountStore) accountStore { return failedLast{a} }},
-	"events are acknowledged before they are sent":  {seed: 16, accounts: func(_ *world, a accountStore) accountStore { return acknowledgeAll{a} }},
-	"a login id is looked up in all companies":      {accounts: func(_ *world, a accountStore) accountStore { return anyCompany{a} }},
+	"a failure count is read, then written":         {accounts: func(_ *world, a record.Accounts) record.Accounts { return readThenCount{a} }},
+	"a backup code that is gone is used":            {accounts: func(_ *world, a record.Accounts) record.Accounts { return useAnyCode{a} }},
+	"an event is stored some time after its change": {seed: 37, accounts: func(w *world, a record.Accounts) record.Accounts { return changeThenTell{a, w} }},
+	"an event that failed is sent last":             {seed: 131, accounts: func(_ *world, a record.Accounts) record.Accounts { return failedLast{a} }},
+	"events are acknowledged before they are sent":  {seed: 16, accounts: func(_ *world, a record.Accounts) record.Accounts { return acknowledgeAll{a} }},
+	"a login id is looked up in all companies":      {accounts: func(_ *world, a record.Accounts) record.Accounts { return anyCompany{a} }},
 	"a session is one of each company":              {memory: func(m *memory.Memory) record.Sessions { return eachCompany{m} }},
-	"what is pending is never revoked":              {accounts: func(_ *world, a accountStore) accountStore { return pendingForever{a} }},
+	"what is pending is never revoked":              {accounts: func(_ *world, a record.Accounts) record.Accounts { return pendingForever{a} }},
 	"a feed trusts its memory for too long":         {seed: 152, feed: func(f record.Feed) record.Feed { return longLease{f} }},
 	"a feed trusts its memory too early":            {seed: 43, feed: func(f record.Feed) record.Feed { return noFlush{f} }},
 	"a feed passes on no revocation of a company":   {seed: 35, feed: func(f record.Feed) record.Feed { return noCompanies{f} }},
@@ -222,7 +216,7 @@ func (s displaceNone) Create(ctx context.Context, now time.Time, next record.Ses
 	return s.Sessions.Create(ctx, now, next, counters...)
 }
 
-type readThenCount struct{ accountStore }
+type readThenCount struct{ record.Accounts }
 
 func (a readThenCount) UpdateFailures(ctx context.Context, now time.Time, key record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error) error {
 	counts, err := a.FailureCounts(ctx, key)
@@ -233,29 +227,29 @@ func (a readThenCount) UpdateFailures(ctx context.Context, now time.Time, key re
 	if err := change(&read); err != nil {
 		return err
 	}
-	return a.accountStore.UpdateFailures(ctx, now, key, kind, func(f *record.FailureCount) error {
+	return a.Accounts.UpdateFailures(ctx, now, key, kind, func(f *record.FailureCount) error {
 		*f = read
 		return nil
 	})
 }
 
-type useAnyCode struct{ accountStore }
+type useAnyCode struct{ record.Accounts }
 
 func (a useAnyCode) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
-	if err := a.accountStore.UseBackupCode(ctx, company, id, hash); !record.IsAnswer(err) {
+	if err := a.Accounts.UseBackupCode(ctx, company, id, hash); !record.IsAnswer(err) {
 		return err
 	}
 	return nil
 }
 
 type changeThenTell struct {
-	accountStore
+	record.Accounts
 	w *world
 }
 
 func (a changeThenTell) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
 	var events []record.OutboxEvent
-	stored, err := a.accountStore.Update(ctx, company, id, func(of *record.Account) (bool, error) {
+	stored, err := a.Accounts.Update(ctx, company, id, func(of *record.Account) (bool, error) {
 		ends, err := change(of)
 		events, of.Outbox = of.Outbox, nil
 		return ends, err
@@ -269,10 +263,10 @@ func (a changeThenTell) Update(ctx context.Context, company string, id int64, ch
 	return stored, err
 }
 
-type failedLast struct{ accountStore }
+type failedLast struct{ record.Accounts }
 
 func (a failedLast) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutboxQueue, error) {
-	queues, err := a.accountStore.Claim(ctx, now, until, company, limit)
+	queues, err := a.Accounts.Claim(ctx, now, until, company, limit)
 	for i, q := range queues {
 		if q.Tries > 0 && len(q.Events) > 1 {
 			queues[i].Events = append(slices.Clone(q.Events[1:]), q.Events[0])
@@ -281,10 +275,10 @@ func (a failedLast) Claim(ctx context.Context, now, until time.Time, company str
 	return queues, err
 }
 
-type acknowledgeAll struct{ accountStore }
+type acknowledgeAll struct{ record.Accounts }
 
 func (a acknowledgeAll) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutboxQueue, error) {
-	queues, err := a.accountStore.Claim(ctx, now, until, company, limit)
+	queues, err := a.Accounts.Claim(ctx, now, until, company, limit)
 	for _, q := range queues {
 		var all []int64
 		for _, e := range q.Events {
@@ -295,10 +289,10 @@ func (a acknowledgeAll) Claim(ctx context.Context, now, until time.Time, company
 	return queues, err
 }
 
-type anyCompany struct{ accountStore }
+type anyCompany struct{ record.Accounts }
 
 func (a anyCompany) ByLoginID(ctx context.Context, _, loginID, loginIDHash string) (record.Account, error) {
-	return a.accountStore.ByLoginID(ctx, "acme", loginID, loginIDHash)
+	return a.Accounts.ByLoginID(ctx, "acme", loginID, loginIDHash)
 }
 
 type eachCompany struct{ *memory.Memory }
@@ -309,7 +303,7 @@ func (m eachCompany) Recall(ctx context.Context, now time.Time, company string, 
 	return found, err
 }
 
-type pendingForever struct{ accountStore }
+type pendingForever struct{ record.Accounts }
 
 func (pendingForever) PendingRevocations(context.Context, record.Revocation, int) ([]record.Revocation, error) {
 	return nil, nil

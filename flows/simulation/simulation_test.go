@@ -203,7 +203,7 @@ func (w *world) run(p plan) {
 
 // isNormal reports whether nothing is left to do in the background.
 func (w *world) isNormal() bool {
-	store := w.accounts.Through(direct).(accountStore)
+	store := w.accounts.Through(direct)
 	pending, _ := store.PendingRevocations(context.Background(), record.Revocation{}, 1)
 	waiting, _ := background.Backlogs(context.Background(), store)
 	return len(pending)+len(waiting) == 0 && !slices.ContainsFunc(w.nodes, func(n *node) bool {

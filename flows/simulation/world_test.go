@@ -136,7 +136,7 @@ func (n *node) start() {
 	if err != nil {
 		panic(err)
 	}
-	accounts := n.accounts.Through(p.link(&n.postgres)).(accountStore)
+	accounts := n.accounts.Through(p.link(&n.postgres))
 	if n.planted.accounts != nil {
 		accounts = n.planted.accounts(n.world, accounts)
 	}
@@ -154,7 +154,7 @@ func (n *node) start() {
 		sessions = n.planted.memory(p.memory)
 	}
 	manager := session.New(&session.Config{
-		Accounts: accounts, Outbox: accounts, Sessions: sessions, Companies: n.companies,
+		Accounts: accounts, Sessions: sessions, Companies: n.companies,
 		Hasher: newHasher(), Log: slog.New(slog.DiscardHandler), Now: n.now, After: p.after,
 	})
 	p.service = &flows.Service{Manager: manager}

@@ -1121,11 +1121,3 @@ func (s accounts) Backlog(ctx context.Context, last string) (record.Backlog, err
 		return b, nil
 	})
 }
-
-// Interface guards
-var (
-	_ record.Outbox      = accounts{}
-	_ record.History     = accounts{}
-	_ record.Census      = accounts{}
-	_ record.SigningKeys = accounts{}
-)

@@ -111,7 +111,7 @@ func TestPostgresDueReadsNoBacklog(t *testing.T) {
 	} {
 		must(t, second(conn.Exec(bg, statement)))
 	}
-	companies, err := p.Accounts().(record.Outbox).Due(bg, record.FromMicros(20000))
+	companies, err := p.Accounts().Due(bg, record.FromMicros(20000))
 	must(t, err)
 	wantEqual(t, "due", companies, []string{"acme", "third"})
 	must(t, second(conn.Conn().Prepare(bg, "due", sqlstore.Due)))

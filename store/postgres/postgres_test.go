@@ -361,7 +361,7 @@ func TestPostgresRepeatsWhatWasRolledBack(t *testing.T) {
 			return accounts.AddDevice(bg, "acme", a.ID, device, "")
 		},
 		"history": func(a record.Account) error {
-			return accounts.(record.History).Record(bg, []record.Event{{Name: "e", Time: t0, Company: "acme", Account: a.ID}})
+			return accounts.Record(bg, []record.Event{{Name: "e", Time: t0, Company: "acme", Account: a.ID}})
 		},
 	} {
 		t.Run(table, func(t *testing.T) {
@@ -386,13 +386,13 @@ func TestPostgresIsSweptByItsOwnClock(t *testing.T) {
 	a := create(t, accounts, plain("acme", "a"))
 	fresh, old := happened(a, 1, quiet), happened(a, 2, quiet)
 	fresh.Time, old.Time = time.Now().Add(-24*time.Hour).Truncate(time.Microsecond).UTC(), time.Now().Add(-31*24*time.Hour)
-	must(t, accounts.(record.History).Record(bg, []record.Event{fresh, old}))
+	must(t, accounts.Record(bg, []record.Event{fresh, old}))
 	known, expired := device("known"), device("expired")
 	known.Expires, expired.Expires = time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	must(t, accounts.AddDevice(bg, "acme", a.ID, known, ""))
 	must(t, accounts.AddDevice(bg, "acme", a.ID, expired, ""))
 	manager := session.New(&session.Config{
-		Accounts: accounts, History: accounts.(record.History), AuditKeep: 30 * 24 * time.Hour,
+		Accounts: accounts, History: accounts, AuditKeep: 30 * 24 * time.Hour,
 		Sessions: get[*redis.Store](t)(redis.Open(redis.Options{URLs: []string{"redis://localhost"}})).Sessions(), // Redis needs no sweep
 		Now:      func() time.Time { return time.Now().Add(31 * 24 * time.Hour) },
 		Clock:    p.Clock, Log: slog.New(slog.DiscardHandler),

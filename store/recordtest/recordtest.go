@@ -107,12 +107,12 @@ func CallAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"ForgetCompany":         s.ForgetCompany(ctx, "none", ""),
 		"SetSeeded":             s.SetSeeded(ctx, a.Company, a.Mnemocode),
 		"Seeded":                Second(s.Seeded(ctx, a.Company, a.Mnemocode)),
-		"CompaniesWithAccounts": Second(s.(record.Census).CompaniesWithAccounts(ctx)),
-		"Count":                 Second(s.(record.Census).Count(ctx)),
-		"Stranded":              Second(s.(record.Census).Stranded(ctx, true)),
-		"SigningKeys":           Second(s.(record.SigningKeys).SigningKeys(ctx, a.Company)),
-		"AddSigningKey":         s.(record.SigningKeys).AddSigningKey(ctx, a.Company, record.SigningKey{Number: 1, Created: T0}),
-		"RemoveSigningKeys":     s.(record.SigningKeys).RemoveSigningKeys(ctx, a.Company, 2),
+		"CompaniesWithAccounts": Second(s.CompaniesWithAccounts(ctx)),
+		"Count":                 Second(s.Count(ctx)),
+		"Stranded":              Second(s.Stranded(ctx, true)),
+		"SigningKeys":           Second(s.SigningKeys(ctx, a.Company)),
+		"AddSigningKey":         s.AddSigningKey(ctx, a.Company, record.SigningKey{Number: 1, Created: T0}),
+		"RemoveSigningKeys":     s.RemoveSigningKeys(ctx, a.Company, 2),
 		"Sweep":                 s.Sweep(ctx, T0),
 		"Delete":                s.Delete(ctx, a.Company, a.ID, time.Time{}),
 	}
@@ -165,7 +165,7 @@ func Happened(a record.Account, n int, route string) record.Event {
 // Recorded returns an account's history.
 func Recorded(t *testing.T, s record.Accounts, a record.Account, limit int) []record.Event {
 	t.Helper()
-	events := Get[[]record.Event](t)(s.(record.History).Recorded(bg, a.Company, a.ID, limit))
+	events := Get[[]record.Event](t)(s.Recorded(bg, a.Company, a.ID, limit))
 	for i, e := range events {
 		events[i].Noise = e.Route == Noisy // Noise itself is not stored
 	}

@@ -354,11 +354,3 @@ func (s Accounts) AddSigningKey(ctx context.Context, company string, key record.
 func (s Accounts) RemoveSigningKeys(ctx context.Context, company string, number int64) error {
 	return Change(ctx, s, "removing signing keys", nil, deleteSigningKeys, company, number)
 }
-
-// Interface guards
-var (
-	_ record.SigningKeys = Accounts{}
-	_ record.Census      = Accounts{}
-	_ record.History     = Accounts{}
-	_ record.Outbox      = Accounts{}
-)

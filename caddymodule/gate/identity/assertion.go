@@ -167,8 +167,6 @@ func (h *Headers) provisionAssertion(in *app.App, source guest.Source) error {
 		}
 		h.published = func(context.Context, string) (*assertion.Keys, error) { return fixed, nil }
 		h.signer.Keys = h.published
-	case ring == nil:
-		return errors.New("assertion: the store can't keep the keys; set key, or use another store")
 	default:
 		h.published, h.signer.Keys = ring.Published, ring.ForSigning
 	}
