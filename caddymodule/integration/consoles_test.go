@@ -32,9 +32,9 @@ func TestConsolesOfTheRunbook(t *testing.T) {
 	for _, heading := range []string{smsPumping, manyWrongPasswords, waveOfBreached, refusedTogether} {
 		page = strings.Replace(page, section(t, "docs/runbook.md", heading), "", 1)
 	}
-	s.runConsoles(page, regexp.MustCompile(`^$`))
+	s.runConsoles(page, regexp.MustCompile(`failed in \S+`))
 	for name, status := range map[string]string{"alice": "restricted", "-b": "active"} {
-		s.admin("GET", "accounts/"+name, nil).wantField("must_set_password", false).wantField("password_set", true).wantField("status", status)
+		s.admin("GET", "accounts/"+name, nil).wantField("must_set_password", false).wantField("password_set", true).wantField("totp", false).wantField("status", status)
 	}
 	s.admin("GET", "accounts/alice", nil).wantField("control_question", nil)
 	s.credentials("bob@example.com", testPassword).want(wire.ErrCredentialsInvalid)
