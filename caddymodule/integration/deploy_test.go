@@ -87,23 +87,39 @@ func TestDeployedUnits(t *testing.T) {
 	}
 }
 
-// The backup unit deletes copies that are two weeks old.
+// The backup unit deletes copies that are two weeks old before it makes one, which needs
+// their room. It deletes none if the last backups have failed.
 func TestDeployedBackupsAreDeleted(t *testing.T) {
-	clean := regexp.MustCompile(`(?m)^ExecStart=(\S*/find .*)$`).FindStringSubmatch(readDeploy(t, "mnemogate-backup.service"))
+	clean := regexp.MustCompile(`(?m)^ExecStartPre=-/bin/sh -c '(.* -delete)'$`).FindStringSubmatch(readDeploy(t, "mnemogate-backup.service"))
 	if clean == nil {
 		t.Fatal("the unit deletes nothing")
 	}
 	dir := t.TempDir()
-	for name, age := range map[string]time.Duration{"kept": 14*24*time.Hour - 10*time.Minute, "old": 14*24*time.Hour + 10*time.Minute} {
+	left := func() string {
+		cmd := exec.Command("sh", "-c", strings.ReplaceAll(clean[1], "$$", "$"))
+		cmd.Dir = dir
+		output(t, cmd)
+		var names []string
+		for _, file := range get(os.ReadDir(dir))(t) {
+			names = append(names, file.Name())
+		}
+		return strings.Join(names, " ")
+	}
+	copied := func(name string, age time.Duration) {
 		file := filepath.Join(dir, name)
 		must(t, os.WriteFile(file, nil, 0o600))
 		must(t, os.Chtimes(file, time.Time{}, time.Now().Add(-age)))
 	}
-	cmd := exec.Command("sh", "-c", clean[1])
-	cmd.Dir = dir
-	output(t, cmd)
-	if left := get(filepath.Glob(dir + "/*"))(t); len(left) != 1 || filepath.Base(left[0]) != "kept" {
-		t.Errorf("left are %q", left)
+	copied("mnemogate-kept.db", 14*24*time.Hour-10*time.Minute)
+	copied("mnemogate-old.db", 14*24*time.Hour+10*time.Minute)
+	copied("mnemogate-yesterday.db", 25*time.Hour)
+	copied(".mnemogate-part.db-1", time.Hour)
+	if got := left(); !strings.Contains(got, "old") {
+		t.Errorf("while backups fail, left are %s", got)
+	}
+	copied("mnemogate-last.db", 6*time.Hour)
+	if got := left(); strings.Contains(got, "old") || !strings.Contains(got, "kept") {
+		t.Errorf("left are %s", got)
 	}
 }
 
