@@ -78,7 +78,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 			reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
 		}
 	case record.RecoveryOTP:
-		reply.UserPhone = c.Tells.Shown("", a).Phone
+		reply.UserPhone = found.Profile.Value(record.ProfilePhone) // masked, so there is nothing to unescape
 	case record.RecoveryQuestion:
 		reply.ControlQuestion = a.Question
 	}

@@ -248,6 +248,9 @@ func TestARecoveryShowsNoPhoneButTheOneThatWasSent(t *testing.T) {
 		if reply.SessionState != record.RecoveryOTP || reply.UserPhone != want {
 			t.Errorf("%s: got the state %s and the phone %q, want %q", id, reply.SessionState, reply.UserPhone, want)
 		}
+		if later, err := b.Current(t.Context(), asking(reply.SessionToken)); err != nil || later.UserPhone != want {
+			t.Errorf("%s: later it shows the phone %q, %v", id, later.UserPhone, err)
+		}
 	}
 }
 

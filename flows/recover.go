@@ -52,7 +52,7 @@ func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequ
 	reply := Reply{}
 	switch method {
 	case tenant.ByPhone:
-		st.State = record.RecoveryOTP
+		st.State, st.Phone = record.RecoveryOTP, shown.Phone
 		reply, err = issued(c.Enter(ctx, st))
 		reply.UserPhone = shown.Phone
 	case tenant.ByQuestion:

@@ -226,13 +226,13 @@ func (p *changeParser) flag(f record.Field, v jsontext.Value) error {
 	return nil
 }
 
-// loginID is text, but may be surrounded by line breaks and other space, which doesn't
-// count in a login id.
+// loginID is text, but may have space in it that doesn't count in a login id, such as a tab.
+// What is no login id is refused later.
 func (p *changeParser) loginID(f record.Field, v jsontext.Value) error {
 	s, err := stringValue(v)
-	s = cmp.Or(strings.TrimSpace(s), s) // spaces alone are refused later
+	s = cmp.Or(strings.TrimSpace(s), s)
 	p.set(func(a *record.Account) { *f.Text(a) = s })
-	return cmp.Or(err, checkText(s, f.Limit))
+	return cmp.Or(err, checkLength(s, f.Limit))
 }
 
 func (p *changeParser) mnemocode(f record.Field, v jsontext.Value) error {
@@ -262,6 +262,10 @@ func checkText(s string, limit int) error {
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return errors.New("it contains a control character; remove it")
 	}
+	return checkLength(s, limit)
+}
+
+func checkLength(s string, limit int) error {
 	if utf8.RuneCountInString(s) > limit {
 		return fmt.Errorf("it has more than %d characters", limit)
 	}

@@ -35,8 +35,8 @@ const (
 // importLines imports one account from each line. It answers while it reads: a line
 // for each line that failed or deserves a warning, and the counts at the end. An account
 // that exists is skipped or, with update=true, changed as by PATCH, which needs the right to
-// write. So a client can send an interrupted import again from the start. With skipped=true
-// the response also has a line for each skipped line.
+// write. So a client can send an interrupted import again from the start. With verbose=true
+// the response also has a line for each skipped line and each warning.
 func (c *Call) importLines() error {
 	update, err := c.boolean("update")
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Call) importLines() error {
 		}
 		rights = append(rights, Write)
 	}
-	skipped, err := c.boolean("skipped")
+	verbose, err := c.boolean("verbose")
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c *Call) importLines() error {
 	i := &importer{
 		admin:   c.admin,
 		update:  update,
-		skipped: skipped,
+		verbose: verbose,
 		allowed: func() error { return c.stillAllowed(rights...) },
 		workers: make(chan struct{}, importWorkers),
 		out:     bodies.Streaming(c.W, c.Request, importStall),
@@ -103,7 +103,7 @@ func (c *Call) stillAllowed(rights ...Right) error {
 type importer struct {
 	admin   *manage.Admin
 	update  bool
-	skipped bool         // report skipped lines
+	verbose bool         // report skipped lines and warnings
 	allowed func() error // asked before each line
 	workers chan struct{}
 	hashing sync.Mutex // held while plain secrets are hashed, so that an import does not delay logins
@@ -309,7 +309,7 @@ func (i *importer) skip(n int, why string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.counts.Skipped++
-	if i.skipped {
+	if i.verbose {
 		i.tell(api.Failure{Line: n, Skipped: why})
 	}
 }
@@ -335,7 +335,9 @@ func (i *importer) count(n int, what *int, a record.Account) {
 	*what++
 	if warning != "" {
 		i.counts.Warned++
-		i.tell(api.Failure{Line: n, Warning: warning})
+		if i.verbose {
+			i.tell(api.Failure{Line: n, Warning: warning})
+		}
 	}
 }
 

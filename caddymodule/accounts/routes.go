@@ -99,7 +99,7 @@ var Routes = []Route{
 	{http.MethodGet, "{company}/messages", Messages, []string{"to", "after", "wait"}, (*Call).messages, "Lists the messages that `sms capture` and `mail capture` have captured on this node, the oldest first."},
 	{http.MethodDelete, "{company}/sessions", Sessions, nil, (*Call).endAllSessions, "Revokes all sessions of the company."},
 	{http.MethodPost, introspectPattern, Introspect, nil, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},
-	{http.MethodPost, "{company}/import", Import, []string{"update", "skipped"}, (*Call).importLines, "Imports accounts, one per line."},
+	{http.MethodPost, "{company}/import", Import, []string{"update", "verbose"}, (*Call).importLines, "Imports accounts, one per line."},
 	{http.MethodGet, "{company}/export", Export, []string{"secrets"}, (*Call).export, "Exports all accounts, one per line, with their password hashes; with secrets=true also the secrets of authenticator apps, in plain text."},
 }
 

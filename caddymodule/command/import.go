@@ -125,7 +125,7 @@ func (c *cli) runImport(name, format string, update bool) error {
 	if err != nil {
 		return err
 	}
-	r.path = company + "/import?skipped=true&update=" + strconv.FormatBool(update)
+	r.path = company + "/import?verbose=true&update=" + strconv.FormatBool(update)
 	return r.run(records)
 }
 

@@ -142,11 +142,11 @@ func TestImport(t *testing.T) {
 		}
 	})
 	s.run("and told if wanted", func(t *testing.T) {
-		told, counts := s.importAll("?skipped=true", importLine(5)+"\n"+importLine(4000)+"\n"+`{"profile_mnemocode":"user-000006","password":"plain"}`)
+		told, counts := s.importAll("?verbose=true", importLine(5)+"\n"+importLine(4000)+"\n"+`{"profile_mnemocode":"user-000006","password":"plain"}`)
 		if counts.Skipped != 2 || len(told) != 2 || !strings.Contains(told[1].Skipped, "profile_mnemocode exists") || told[1].Error != "" || !strings.Contains(told[3].Skipped, "profile_mnemocode exists") {
 			t.Errorf("got %+v, %+v", told, counts)
 		}
-		told, counts = s.importAll("?skipped=true&update=true", importLine(5))
+		told, counts = s.importAll("?verbose=true&update=true", importLine(5))
 		if counts.Skipped != 1 || told[1].Skipped != "the account is like this already" {
 			t.Errorf("got %+v, %+v", told, counts)
 		}

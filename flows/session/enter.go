@@ -22,6 +22,7 @@ type Step struct {
 	Account     record.Account // empty for a decoy
 	LoginIDHash string         // of the first step; what a decoy stands for
 	State       record.State
+	Phone       string             // masked, as the answers of this state show it; empty for none
 	By          record.AuthMethods // how the user has proved who they are for this step; empty if they did not
 	AuthTime    time.Time          // when they did so at the OAuth provider; zero if it is unknown
 	Accepted    []record.Acceptance
@@ -39,8 +40,8 @@ type Step struct {
 // codes.
 const maxPending = 100
 
-// profile returns what a session knows of its user. Until it is authorized, that is
-// only how and when the user has proved who they are.
+// profile returns what a session knows of its user. Until it is authorized, that is only how
+// and when the user has proved who they are, and the phone of a recovery.
 func (c *Call) profile(st Step) record.Profile {
 	before := c.Session().Profile
 	methods, authTime := before.Methods().With(st.By), st.AuthTime
@@ -51,7 +52,7 @@ func (c *Call) profile(st Step) record.Profile {
 		authTime = c.Now
 	}
 	if st.State != record.Authorized {
-		return record.NewProfile(record.Account{}, nil, authTime, methods)
+		return record.NewProfile(record.Account{Phone: st.Phone}, []record.ProfileField{record.ProfilePhone}, authTime, methods)
 	}
 	return record.NewProfile(st.Account, c.m.Forwarded, authTime, methods)
 }

@@ -67,12 +67,14 @@ func Clean(p string) string {
 	return cleaned
 }
 
-// covers reports whether a pattern matches a path in any case, and with or without a
-// slash at the end. A star at the end of the pattern is everything below, as in Caddy's
-// matcher, but also if the pattern has other wildcards.
-func covers(pattern, p string) bool {
-	pattern = fold(pattern)
-	bare := strings.TrimRight(fold(p), "/")
+// covers is coversAsWritten in any case. It is for options that restrict a path.
+func covers(pattern, p string) bool { return coversAsWritten(fold(pattern), fold(p)) }
+
+// coversAsWritten reports whether a pattern matches a path with or without a slash at the
+// end. A star at the end of the pattern is everything below, as in Caddy's matcher, but also
+// if the pattern has other wildcards.
+func coversAsWritten(pattern, p string) bool {
+	bare := strings.TrimRight(p, "/")
 	if Matches(pattern, bare) || Matches(pattern, bare+"/") {
 		return true
 	}

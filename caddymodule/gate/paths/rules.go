@@ -141,11 +141,13 @@ func matchAny(patterns, ways []string) bool {
 	})
 }
 
-// Cover reports whether each way to read a path is covered by one of the patterns. It says
-// no if nobody can list the ways.
+// Cover reports whether each way to read a path is covered by one of the patterns, in exactly
+// this case. It says no if nobody can list the ways.
 func Cover(patterns []string, u *url.URL) bool {
 	ways, all := readAs(u.EscapedPath())
-	return all && !slices.ContainsFunc(ways, func(way string) bool { return !matchAny(patterns, []string{way}) })
+	return all && !slices.ContainsFunc(ways, func(way string) bool {
+		return !slices.ContainsFunc(patterns, func(pattern string) bool { return coversAsWritten(pattern, way) })
+	})
 }
 
 // A Match is an option that matters for a path.
