@@ -46,9 +46,6 @@ func SortByAge(sessions []Session) {
 	})
 }
 
-// IsCharged reports whether the counter is charged, and not only looked at.
-func (c Counter) IsCharged() bool { return !c.CheckOnly }
-
 // Micros returns a time as it is stored. The zero time is stored as 0.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {

@@ -434,7 +434,7 @@ func (s *Sessions) full(now time.Time, counters []record.Counter) error {
 		if has.n+charged[c.Key] >= c.Limit {
 			return &record.FullError{Key: c.Key, Limit: c.Limit, Until: has.until}
 		}
-		if c.IsCharged() {
+		if !c.CheckOnly {
 			charged[c.Key]++
 		}
 	}
@@ -443,7 +443,7 @@ func (s *Sessions) full(now time.Time, counters []record.Counter) error {
 
 func (s *Sessions) charge(now time.Time, counters []record.Counter) {
 	for _, c := range counters {
-		if c.IsCharged() {
+		if !c.CheckOnly {
 			has := s.counters[c.Key]
 			if !has.until.After(now) {
 				has = count{until: stored(now.Add(c.Window))}

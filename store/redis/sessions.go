@@ -357,9 +357,8 @@ var spendCodeScript = newScript("spendcode")
 
 func (s sessions) SpendCode(
 	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter,
-) (record.Session, error) {
-	var sess record.Session
-	err := s.call(ctx, "sessions.spend_code: spending code", func(ctx context.Context) (err error) {
+) (sess record.Session, err error) {
+	err = s.call(ctx, "sessions.spend_code: spending code", func(ctx context.Context) error {
 		counters = record.CheckOnly(counters...)
 		var full error
 		if s.cluster != nil {
@@ -368,32 +367,24 @@ func (s sessions) SpendCode(
 				return full
 			}
 		}
-		sess, err = s.spendCode(ctx, now, company, hash, state, full == nil, counters)
+		keys, args := s.addCounters([]string{s.sessionKey(hash)}, []any{record.Micros(now), company, string(state), full == nil}, now, counters)
+		taken, answer, err := s.run(ctx, spendCodeScript, keys, args...)
+		if err != nil {
+			return err
+		}
+		if sess, err = decodeSession(hash, fields(answer[0])); err != nil {
+			return err
+		}
+		if !taken {
+			sess.Code = nil
+		}
+		err = asFull(counters, answer[1:])
 		if err == nil && full != nil && sess.Company == company && sess.State == state && sess.Expires.After(now) {
 			err = full // otherwise there is no code to spend
 		}
 		return err
 	})
 	return sess, err
-}
-
-// spendCode loads a session and, if may is set, takes its code.
-func (s sessions) spendCode(
-	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, may bool, counters []record.Counter,
-) (record.Session, error) {
-	keys, args := s.addCounters([]string{s.sessionKey(hash)}, []any{record.Micros(now), company, string(state), may}, now, counters)
-	taken, answer, err := s.run(ctx, spendCodeScript, keys, args...)
-	if err != nil {
-		return record.Session{}, err
-	}
-	sess, err := decodeSession(hash, fields(answer[0]))
-	if err != nil {
-		return record.Session{}, err
-	}
-	if !taken {
-		sess.Code = nil
-	}
-	return sess, asFull(counters, answer[1:])
 }
 
 // Counters
@@ -414,7 +405,7 @@ func (s sessions) count(ctx context.Context, now time.Time, counters []record.Co
 		return nil
 	}
 	script := lookScript
-	if slices.ContainsFunc(counters, record.Counter.IsCharged) {
+	if slices.ContainsFunc(counters, func(c record.Counter) bool { return !c.CheckOnly }) {
 		script = chargeScript
 	}
 	keys, args := s.addCounters(nil, nil, now, counters)

@@ -255,42 +255,34 @@ const takeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE ha
 func (s sessions) SpendCode(
 	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter,
 ) (sess record.Session, err error) {
-	err = sqlstore.Call(ctx, s, "sessions.spend_code: spending code", func() (err error) {
-		sess, err = s.spendCode(ctx, now, company, hash, state, counters)
-		return err
-	})
-	return sess, err
-}
-
-func (s sessions) spendCode(
-	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters []record.Counter,
-) (sess record.Session, err error) {
-	err = s.Reading(ctx, func(ctx context.Context, q sqlstore.Queries) (err error) {
-		sess, err = scanSession(q.Row(ctx, sessionByHash, hash[:]))
-		return err
-	})
-	if err != nil {
-		return record.Session{}, err
-	}
-	code := sess.Code
-	sess.Code = nil
-	if sess.Company != company || sess.State != state || !sess.Expires.After(now) {
-		return sess, nil
-	}
-	if code == nil {
-		return sess, s.look(ctx, now, counters)
-	}
-	var taken int64
-	err = s.write(ctx, func(ctx context.Context, tx *queries) (err error) {
-		if err := charge(ctx, tx, now, record.CheckOnly(counters...)); err != nil {
+	err = sqlstore.Call(ctx, s, "sessions.spend_code: spending code", func() error {
+		err := s.Reading(ctx, func(ctx context.Context, q sqlstore.Queries) (err error) {
+			sess, err = scanSession(q.Row(ctx, sessionByHash, hash[:]))
 			return err
+		})
+		code := sess.Code
+		sess.Code = nil
+		switch {
+		case err != nil:
+			return err
+		case sess.Company != company || sess.State != state || !sess.Expires.After(now):
+			return nil
+		case code == nil:
+			return s.look(ctx, now, counters)
 		}
-		taken, err = tx.Exec(ctx, takeCode, hash[:], code.Hash[:])
+		var taken int64
+		err = s.write(ctx, func(ctx context.Context, tx *queries) (err error) {
+			if err := charge(ctx, tx, now, record.CheckOnly(counters...)); err != nil {
+				return err
+			}
+			taken, err = tx.Exec(ctx, takeCode, hash[:], code.Hash[:])
+			return err
+		})
+		if err == nil && taken == 1 {
+			sess.Code = code
+		}
 		return err
 	})
-	if err == nil && taken == 1 {
-		sess.Code = code
-	}
 	return sess, err
 }
 
@@ -311,7 +303,7 @@ const (
 // the single writer. A counter that is only looked at never needs the writer.
 func (s sessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
 	return sqlstore.Call(ctx, s, "sessions.charge: charging counters", func() error {
-		if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, record.Counter.IsCharged) {
+		if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, func(c record.Counter) bool { return !c.CheckOnly }) {
 			return err
 		}
 		return s.write(ctx, func(ctx context.Context, tx *queries) error { return charge(ctx, tx, now, counters) })
