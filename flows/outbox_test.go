@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -51,7 +50,7 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 		close(ran)
 	}()
 	left := func() []record.Backlog {
-		all, err := background.Backlogs(t.Context(), b.Accounts)
+		all, err := b.Accounts.Backlogs(t.Context())
 		must(t, err)
 		return all
 	}

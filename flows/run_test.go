@@ -192,9 +192,7 @@ type slowlySwept struct {
 // noEvents has no events for a backend.
 type noEvents struct{ record.Accounts }
 
-func (noEvents) Backlog(context.Context, string) (record.Backlog, error) {
-	return record.Backlog{}, record.ErrNotFound
-}
+func (noEvents) Backlogs(context.Context) ([]record.Backlog, error) { return nil, nil }
 
 type owingAccounts struct {
 	noEvents

@@ -80,19 +80,7 @@ func inQueues(queues []record.OutboxQueue) map[string]string {
 
 func backlog(t *testing.T, s record.Accounts) []record.Backlog {
 	t.Helper()
-	var all []record.Backlog
-	for {
-		after := ""
-		if len(all) > 0 {
-			after = all[len(all)-1].Company
-		}
-		b, err := s.Backlog(bg, after)
-		if errors.Is(err, record.ErrNotFound) {
-			return all
-		}
-		must(t, err)
-		all = append(all, b)
-	}
+	return get[[]record.Backlog](t)(s.Backlogs(bg))
 }
 
 var outboxCases = []accountsCase{

@@ -63,7 +63,7 @@ func (r *Relay) Run(ctx context.Context) {
 		var all []record.Backlog
 		began := time.Now()
 		Maintain(r.Log, "counting waiting events", func() (err error) {
-			if all, err = Backlogs(ctx, r.Outbox); err == nil {
+			if all, err = r.Outbox.Backlogs(ctx); err == nil {
 				r.OnBacklogs(all)
 			}
 			return err
@@ -282,19 +282,4 @@ func (r *Relay) dropEvents(ctx context.Context, company string) error {
 		}
 	}
 	return ctx.Err()
-}
-
-// Backlogs returns the backlogs of all companies.
-func Backlogs(ctx context.Context, outbox record.Outbox) ([]record.Backlog, error) {
-	var all []record.Backlog
-	for after := ""; ; {
-		b, err := outbox.Backlog(ctx, after)
-		if errors.Is(err, record.ErrNotFound) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		all, after = append(all, b), b.Company
-	}
 }

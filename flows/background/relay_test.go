@@ -170,9 +170,7 @@ func (o *fullOutbox) Acknowledge(context.Context, record.OutboxQueue, []int64, t
 	return nil
 }
 
-func (o *fullOutbox) Backlog(context.Context, string) (record.Backlog, error) {
-	return record.Backlog{}, record.ErrNotFound
-}
+func (o *fullOutbox) Backlogs(context.Context) ([]record.Backlog, error) { return nil, nil }
 
 // An event is delivered again if its delivery can't be acknowledged. So while the
 // store takes no writes, few events are delivered. Afterwards delivery goes on at

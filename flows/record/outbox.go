@@ -42,9 +42,9 @@ type Outbox interface {
 	// due, with this number of tries. If the claim has expired and another caller has
 	// claimed the queue, that claim stays; the events are still removed.
 	Acknowledge(ctx context.Context, q OutboxQueue, delivered []int64, due time.Time, tries int) error
-	// Backlog returns the backlog of the next company that has events: the first whose
-	// code follows last in byte order. It returns ErrNotFound if there is none.
-	Backlog(ctx context.Context, last string) (Backlog, error)
+	// Backlogs returns the backlogs of the companies that have events, ordered by their codes
+	// byte by byte.
+	Backlogs(ctx context.Context) ([]Backlog, error)
 }
 
 // ClaimedEvents is the maximum number of events of a queue that Claim returns.

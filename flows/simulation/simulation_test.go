@@ -19,7 +19,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -205,7 +204,7 @@ func (w *world) run(p plan) {
 func (w *world) isNormal() bool {
 	store := w.accounts.Through(direct)
 	pending, _ := store.PendingRevocations(context.Background(), record.Revocation{}, 1)
-	waiting, _ := background.Backlogs(context.Background(), store)
+	waiting, _ := store.Backlogs(context.Background())
 	return len(pending)+len(waiting) == 0 && !slices.ContainsFunc(w.nodes, func(n *node) bool {
 		p := n.running.Load()
 		return !p.memory.HasLease() || p.service.Waiting() > 0

@@ -1099,25 +1099,18 @@ func (s accounts) Acknowledge(ctx context.Context, c record.OutboxQueue, deliver
 	})
 }
 
-func (s accounts) Backlog(ctx context.Context, last string) (record.Backlog, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.backlog", func() (b record.Backlog, _ error) {
-		for _, q := range s.waiting() {
-			switch {
-			case q.Company <= last || len(q.Events) == 0 || b.Company != "" && q.Company > b.Company:
-				continue
-			case q.Company != b.Company:
-				b = record.Backlog{Company: q.Company, Oldest: q.Events[0].At}
-			}
-			b.Events += len(q.Events)
+func (s accounts) Backlogs(ctx context.Context) ([]record.Backlog, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.backlogs", func() ([]record.Backlog, error) {
+		of := map[string]record.Backlog{}
+		for _, q := range s.queues {
 			for _, e := range q.Events {
-				if e.At.Before(b.Oldest) {
+				b, ok := of[q.Company]
+				if !ok || e.At.Before(b.Oldest) {
 					b.Oldest = e.At
 				}
+				of[q.Company] = record.Backlog{Company: q.Company, Events: b.Events + 1, Oldest: b.Oldest}
 			}
 		}
-		if b.Company == "" {
-			return b, record.ErrNotFound
-		}
-		return b, nil
+		return slices.SortedFunc(maps.Values(of), func(a, b record.Backlog) int { return strings.Compare(a.Company, b.Company) }), nil
 	})
 }

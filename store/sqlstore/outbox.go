@@ -80,9 +80,15 @@ const (
 	closeQueue  = `
 		DELETE FROM outbox_queues WHERE company = $1 AND queue = $2 AND claim = ''
 			AND NOT EXISTS (SELECT 1 FROM outbox WHERE company = $1 AND queue = $2)`
-	backlog = `
-		SELECT company, count(*), min(at) FROM outbox WHERE company = (SELECT min(company) FROM outbox WHERE company > $1)
-		GROUP BY company`
+	// Looks up one company after the other. Each has its own part of an index.
+	backlogs = `
+		WITH RECURSIVE waiting (company) AS (
+			SELECT min(company) FROM outbox
+			UNION ALL
+			SELECT (SELECT min(company) FROM outbox WHERE company > waiting.company) FROM waiting WHERE company IS NOT NULL
+		)
+		SELECT company, (SELECT count(*) FROM outbox WHERE company = waiting.company), (SELECT min(at) FROM outbox WHERE company = waiting.company)
+		FROM waiting WHERE company IS NOT NULL`
 )
 
 // Acknowledge implements record.Outbox. It locks the queue first: the statements
@@ -100,10 +106,10 @@ func (s Accounts) Acknowledge(ctx context.Context, q record.OutboxQueue, deliver
 	})
 }
 
-func (s Accounts) Backlog(ctx context.Context, after string) (record.Backlog, error) {
+func (s Accounts) Backlogs(ctx context.Context) ([]record.Backlog, error) {
 	scan := func(row Scanner) (b record.Backlog, err error) {
 		err = row.Scan(&b.Company, &b.Events, Time(&b.Oldest))
 		return b, err
 	}
-	return QueryOne(ctx, s, "counting events", scan, backlog, after)
+	return QueryAll(ctx, s, "counting events", scan, backlogs)
 }
