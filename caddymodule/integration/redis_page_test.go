@@ -50,6 +50,26 @@ func TestThePagesRedisKeepsWhatWasEnded(t *testing.T) {
 	s.get("/", token).want(wire.ErrTokenInvalid)
 }
 
+// While Redis has no more memory, users can log out, and operators can revoke, as docs/many-nodes.md says.
+func TestAFullRedisRevokes(t *testing.T) {
+	t.Parallel()
+	servers := sharedServers(t)
+	s := servers.start(siteConfig{company: roomy + account("alice", "") + account("bob", "") + account("carol", "")}, servers.direct(), servers.direct())
+	alice, bob, carol := s.login("alice"), s.login("bob"), s.login("carol")
+	servers.redis.Ask(t, "config", "set", "maxmemory", "1")
+	for _, token := range []string{alice, bob, carol} {
+		s.get("/", token).wantStatus(200)
+	}
+	s.post("auth/logout", alice, nil).wantStatus(200)
+	s.gone(alice)
+	node := s.nodes[0]
+	node.cli("", "account", "set", "bob", "--status", "closed").want(0)
+	s.gone(bob)
+	s.get("/", carol).wantStatus(200)
+	node.cli("", "sessions", "end", "--all", "--company", "acme").want(0)
+	s.gone(carol)
+}
+
 // The steps in "To restore" delete the keys of one deployment, whose prefix doctor
 // shows, and no others.
 func TestThePagesStepsEmptyRedis(t *testing.T) {
