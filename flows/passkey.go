@@ -156,7 +156,7 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 	use, err := assertion.Verify(challenge, p)
 	if errors.Is(err, tenant.ErrPasskeyChanged) {
 		c.SetAccount(a)
-		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyChanged, Time: c.Now, Mnemocode: a.Mnemocode})
+		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyChanged})
 		return record.Account{}, errPasskeyChanged
 	}
 	if err == nil && subtle.ConstantTimeCompare(assertion.UserHandle, p.UserHandle) != 1 {
@@ -170,7 +170,7 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 	err = s.Accounts.UsePasskey(ctx, c.Now, c.Company.Code, p.Credential, use.SignCount, use.BackedUp)
 	switch {
 	case errors.Is(err, record.ErrConflict):
-		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyCopied, Time: c.Now, Mnemocode: a.Mnemocode})
+		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyCopied})
 		return record.Account{}, errPasskeyInvalid
 	case errors.Is(err, record.ErrNotFound):
 		return record.Account{}, errPasskeyInvalid

@@ -57,7 +57,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 	e.Result, e.Reason = outcome(err)
 	e.Name = r.Route.Event(e.Result)
 	if err == nil {
-		e.Session = cmp.Or(e.Session, c.Issued())
+		e.Session = cmp.Or(e.Session, c.NextID())
 		e.State = cmp.Or(reply.SessionState, e.State)
 	}
 	e.Noise = isNoise(e)

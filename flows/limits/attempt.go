@@ -74,8 +74,8 @@ func personalCounter(keys *tokens.Keys, company, name, of string, rate tenant.Ra
 	return record.Counter{Key: key, Limit: rate.N, Window: rate.Per}
 }
 
-// Budget returns the counter for a rate, or none if the rate is unlimited.
-func (at *Attempt) Budget(name, of string, rate tenant.Rate) []record.Counter {
+// budget returns the counter for a rate, or none if the rate is unlimited.
+func (at *Attempt) budget(name, of string, rate tenant.Rate) []record.Counter {
 	if rate == tenant.Unlimited {
 		return nil
 	}
@@ -371,13 +371,13 @@ func (at *Attempt) checkWindow(kind record.FailureKind, t record.FailureCount) e
 }
 
 // CheckCodes returns an error while an account's codes are locked.
-func (at *Attempt) CheckCodes(now record.Failures) error {
-	return at.checkWindow(record.WrongCodes, now[record.WrongCodes])
+func (at *Attempt) CheckCodes(counts record.Failures) error {
+	return at.checkWindow(record.WrongCodes, counts[record.WrongCodes])
 }
 
 // CheckAnswers returns an error while an account's control answers are locked.
-func (at *Attempt) CheckAnswers(now record.Failures) error {
-	return at.checkWindow(record.WrongAnswers, now[record.WrongAnswers])
+func (at *Attempt) CheckAnswers(counts record.Failures) error {
+	return at.checkWindow(record.WrongAnswers, counts[record.WrongAnswers])
 }
 
 // RecordWindow records the outcome of an attempt whose failure count has a window. A

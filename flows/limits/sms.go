@@ -22,7 +22,7 @@ func (at *Attempt) CountSMS(account, phone string) []record.Counter {
 // AccountSMS returns the budgets of an account and its phone.
 func (at *Attempt) AccountSMS(account, phone string) []record.Counter {
 	l := &at.Company.Limits
-	return append(at.Budget("limit.sms_account", account, l.SMSPerAccount), at.PhoneSMS(phone)...)
+	return append(at.budget("limit.sms_account", account, l.SMSPerAccount), at.PhoneSMS(phone)...)
 }
 
 // PhoneSMS returns the budget of a phone.
@@ -30,7 +30,7 @@ func (at *Attempt) PhoneSMS(phone string) []record.Counter {
 	return at.personalBudget("limit.sms_phone", phone, at.Company.Limits.SMSPerPhone)
 }
 
-// personalBudget is Budget for a phone or an email. The key does not reveal it.
+// personalBudget is budget for a phone or an email. The key does not reveal it.
 func (at *Attempt) personalBudget(name, of string, rate tenant.Rate) []record.Counter {
 	if rate == tenant.Unlimited {
 		return nil
@@ -47,12 +47,12 @@ func (at *Attempt) ContactMails(email string) []record.Counter {
 
 // AccountMails returns the budget of an account's mails.
 func (at *Attempt) AccountMails(account string) []record.Counter {
-	return at.Budget("limit.mails", account, at.Company.Limits.MailsPerAccount)
+	return at.budget("limit.mails", account, at.Company.Limits.MailsPerAccount)
 }
 
 // CompanySMS returns the budget of the whole company.
 func (at *Attempt) CompanySMS() []record.Counter {
-	return at.Budget("limit.sms_company", "", at.Company.Limits.SMSPerCompany)
+	return at.budget("limit.sms_company", "", at.Company.Limits.SMSPerCompany)
 }
 
 // countryAgain is how long a client should wait before it asks again for an SMS to a
@@ -67,7 +67,7 @@ func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	if !at.Company.SendsTo(phone) {
 		return nil, &record.FullError{Key: at.Counter("limit.sms_country_unlisted", prefix, rate).Key, Until: at.Now.Add(countryAgain)}
 	}
-	return at.Budget("limit.sms_country", prefix, rate), nil
+	return at.budget("limit.sms_country", prefix, rate), nil
 }
 
 // DecoyBudget returns the name of a login id's budgets, for clients that must not learn

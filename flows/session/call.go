@@ -51,7 +51,7 @@ type Call struct {
 	claim   *record.Counter   // of a stateless token: full once it was used; nil if the session is stored
 
 	// For the call's events.
-	issued  string // the ID of the session that the call issued a token for
+	nextID  string // of the session that the call issued a token for
 	country string // calling code of the phone that the call's SMS code is for; empty for none
 	gateway string // the one that was asked last for the call's code or link; empty for none
 }
@@ -86,8 +86,8 @@ func (c *Call) Session() record.Session {
 	return *c.session
 }
 
-// Issued returns the ID of the session that the call issued a token for, or "".
-func (c *Call) Issued() string { return c.issued }
+// NextID returns the ID of the session that the call issued a token for, or "".
+func (c *Call) NextID() string { return c.nextID }
 
 // SetAccount records which account the call is about.
 func (c *Call) SetAccount(a record.Account) { c.Account, c.Mnemocode = a.ID, a.Mnemocode }

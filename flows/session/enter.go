@@ -195,7 +195,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	if err := c.storeAndSend(ctx, next, st, code); err != nil {
 		return Issued{}, err
 	}
-	c.issued = next.ID
+	c.nextID = next.ID
 	c.recordCode(ctx, st)
 	if st.State == record.Authorized {
 		issued.Device = c.rememberDevice(ctx, st.Account, next)
@@ -301,7 +301,7 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 	}
 	session := c.newSession(st)
 	token := c.Keys.NewStateless(session, c.listing())
-	c.issued = tokens.StatelessID(token)
+	c.nextID = tokens.StatelessID(token)
 	return Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(session.Expires)}, nil
 }
 
