@@ -14,7 +14,7 @@ type acceptDisclaimersRequest struct {
 	RememberDevice    bool     `json:"remember_device"`
 }
 
-// acceptDisclaimers completes a login by OAuth (interface, Endpoints 8).
+// acceptDisclaimers completes a login by OAuth or passkey (interface, Endpoints 8).
 func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *acceptDisclaimersRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
 	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {

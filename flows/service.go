@@ -123,8 +123,7 @@ func issued(t session.Issued, err error) (Reply, error) {
 	}, nil
 }
 
-// Serve runs a route. Its errors are *wire.Error or *wire.Refusal, and always among
-// the errors that the route lists.
+// Serve runs a route. Its errors wrap a *wire.Error that the route lists, and have a ref.
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
 	c := s.NewCall(r.client())
 	ctx = record.WithStoreTime(ctx)

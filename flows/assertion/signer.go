@@ -22,8 +22,8 @@ type Signer struct {
 	Fields   []record.ProfileField // the fields of the account to state
 	Keys     func(ctx context.Context, company string) (*Keys, error)
 	Now      func() time.Time
-	// Limit is how many sessions it remembers assertions for. It may remember twice as
-	// many for a moment.
+	// Limit is how many sessions it remembers assertions for, at least. It remembers up to
+	// twice as many.
 	Limit int
 
 	shards [64]shard

@@ -48,8 +48,8 @@ type Attempt struct {
 	// The account of the attempt, once it is known.
 	Account   int64
 	Mnemocode string
-	// Events are what happened, with Name, Reason and Traffic set. The other fields
-	// are filled in when the events are emitted.
+	// Events are what happened. Only their Name, Reason and Traffic are emitted; the other
+	// fields come from the call.
 	Events []record.Event
 
 	counted []string           // names of the address's counters that this attempt charges
@@ -239,8 +239,8 @@ func (at *Attempt) Charge(ctx context.Context, counters ...record.Counter) error
 	return at.LimitError(at.Counters.Charge(ctx, at.Now, counters...))
 }
 
-// MarkUsed marks something as used, with a counter whose limit is 1. It charges the others
-// in the same step. It returns false if the mark was set before.
+// MarkUsed marks something as used, with a counter whose limit is how often that works:
+// usually once. It charges the others in the same step. It returns false if the mark is full.
 func (at *Attempt) MarkUsed(ctx context.Context, mark record.Counter, others ...record.Counter) (first bool, err error) {
 	err = at.Counters.Charge(ctx, at.Now, append(others, mark)...)
 	if full, ok := errors.AsType[*record.FullError](err); ok && full.Key == mark.Key {

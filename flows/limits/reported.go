@@ -27,8 +27,8 @@ type ReportedLimits struct {
 
 const maxReported = 10_000
 
-// FirstTime reports whether full has not been reported in this window yet. A counter that
-// fills again after its limit was raised has not.
+// FirstTime reports whether full has not been reported in this window yet, and remembers it as
+// reported. A counter that fills again after its limit was raised has not.
 func (t *ReportedLimits) FirstTime(now time.Time, full *record.FullError) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -36,8 +36,8 @@ type Admin struct {
 	session string
 	// device is that of the client of a Self, as in session.Client; nil for operators.
 	device func() (string, error)
-	// Bulk is for imports. Plain secrets then wait for hashing without a time limit, and
-	// users get no notice of a changed password.
+	// Bulk is for imports. Plain secrets then wait for hashing without a time limit, users get
+	// no notices, and nothing waits for the history.
 	Bulk bool
 }
 

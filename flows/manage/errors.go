@@ -23,10 +23,10 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// The errors of the operations. More are *FieldError, *record.TakenError,
-// *record.SpentError, *tenant.RuleError, record.ErrNotFound, wire.ErrPasswordSame, a *wire.Refusal of
-// wire.ErrRestricted if a lock or limit refuses an attempt of the user, and what wraps
-// wire.ErrUnavailable.
+// The errors of the operations. More are *FieldError, *record.TakenError, *record.SpentError,
+// *tenant.RuleError, record.ErrNotFound, wire.ErrPasswordSame, tenant.ErrNoPasskeys, a
+// *wire.Refusal of wire.ErrRestricted if a lock or limit refuses an attempt of the user, and
+// what wire.IsFailure is true of. Those of a Self may be wire.ErrTokenInvalid.
 var (
 	ErrNoSession  = &Error{404, "session", "", "the account has no such session", userNot("You have no session with this id. GET sessions lists them.")}
 	ErrNoDevice   = &Error{404, "device", "", "the account has no such device", userNot("You have no device with this id. GET devices lists them.")}

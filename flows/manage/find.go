@@ -46,8 +46,8 @@ func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Ac
 // searchReach is the maximum number of accounts that one call to the store looks at.
 const searchReach = 10_000
 
-// Search returns up to limit accounts that follow the mnemocode after and match. Part is as
-// it was typed. Of accounts that Failed, it returns those that are locked.
+// Search returns up to limit accounts that follow the mnemocode after and match. match.Part is
+// as it was typed. With match.Failed, it returns only accounts that are locked.
 func (ad *Admin) Search(ctx context.Context, match record.Match, after string, limit int) (found []record.Account, err error) {
 	match.Part, match.Reach = typed.LoginIDPart(match.Part), searchReach
 	for {

@@ -54,8 +54,8 @@ func (ad *Admin) NewPasskey(ctx context.Context, mnemocode string) (NewPasskey, 
 // options, silently if the browser did not ask the user. credential is the
 // RegistrationResponseJSON. Without a name, the passkey is called like the provider that
 // keeps it, or else like the device. The owner gets a notice. No session is revoked. A
-// revocation that comes meanwhile leaves no passkey. It counts as a login of the Admin's
-// Address, because a spent challenge is stored.
+// revocation that comes meanwhile leaves no passkey. Each call counts as a login of the
+// Admin's Address, because it stores a spent challenge.
 func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken string, credential []byte, name string, silent bool) (record.Passkey, error) {
 	a, owner, _, err := ad.passkeyOwner(ctx, mnemocode)
 	if err != nil {
@@ -254,8 +254,8 @@ func (ad *Admin) RenamePasskey(ctx context.Context, mnemocode, id, name string) 
 
 // RemovePasskey removes the passkey with this Passkey.ID. It may be on a lost device, so
 // this revokes the account's sessions, but spares the one with the ID keep, if that is not
-// empty. A change that comes first refuses that of a user and one that spares a session. The
-// errors are ErrNoPasskey, ErrLastPasskey, ErrNoSessionToKeep and ErrChanged.
+// empty. A user's removal, and one that spares a session, fails with ErrChanged if another
+// change came first. Other errors are ErrNoPasskey, ErrLastPasskey and ErrNoSessionToKeep.
 func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) error {
 	a, kept, err := ad.findKeeping(ctx, mnemocode, keep)
 	if err != nil {

@@ -107,7 +107,7 @@ func isLine(s string, longest int) bool {
 
 func isASCIIControl(r rune) bool { return r < ' ' || r == 0x7f }
 
-// A Seed is an account in the configuration. Its secrets are not hashed yet.
+// A Seed is an account in the configuration, with its secrets as they are written there.
 type Seed struct {
 	record.Account
 	Password string // plain, or a hash (password.LooksLikeHash); empty for none

@@ -17,7 +17,7 @@ import (
 // message. No other gateway is asked.
 type FinalError struct {
 	Err  error
-	Gone bool // of the built-in receiver of events: it wants no more at all (410 of HTTP)
+	Gone bool // the built-in receiver of events answered 410: it wants none any more
 }
 
 // Error implements error.

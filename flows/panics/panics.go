@@ -39,8 +39,8 @@ func Recovered(cause any) *Error {
 	return &Error{What: what, Where: origin(), Stack: string(debug.Stack())}
 }
 
-// Contain calls f and turns a panic into an error. Use it where no request waits for f:
-// without it, the panic would end the process.
+// Contain calls f and turns a panic into an error. Nothing else recovers a panic in a
+// goroutine of our own: it would end the process.
 func Contain(f func() error) (err error) {
 	defer func() {
 		if p := Recovered(recover()); p != nil {

@@ -34,8 +34,8 @@ import (
 //	Drupal                  $S$…: hash_wordpress.go
 //	Spring Security         {bcrypt}…, {argon2}…, {scrypt}…, {pbkdf2}…: hash_spring.go
 //
-// Supabase also stores bcrypt and argon2, in their usual forms. The first successful
-// login replaces any of these hashes.
+// Supabase also stores bcrypt and argon2, in their usual forms. The first successful login
+// replaces these hashes, unless the hash may not cover the whole password.
 
 // These are put before hashes that begin without a dollar sign, to parse them.
 const (

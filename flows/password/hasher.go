@@ -75,7 +75,8 @@ func (h *Hasher) Slots() int { return h.turns.slots }
 // that wait are not counted.
 func (h *Hasher) Queue() (length, limit int) { return h.turns.count() }
 
-// A caller takes a turn for each of its hashes, and waits for up to maxWait in total.
+// A caller takes a turn for each of its hashes, and waits in total for up to maxWait, or
+// patientWait if it is patient.
 type caller struct {
 	h    *Hasher
 	turn Turn // Waited is not nil

@@ -35,7 +35,7 @@ type Account struct {
 	PhoneVerified      time.Time // when Phone was proven; zero if it was not
 	EmailVerified      time.Time // when Email was proven; zero if it was not
 	LoginName          string    // as it was given; empty for none
-	Locale             string    // the language of its messages, as message.ParseLocale spells it; empty for unknown
+	Locale             string    // the language of its messages, as message.Locale spells it; empty for unknown
 	Status             Status
 	SecondFactor       bool
 	MustSetPassword    bool
@@ -82,7 +82,7 @@ type Field struct {
 	EndsSessions bool
 }
 
-// Fields lists the fields of an account that are texts, flags or times.
+// Fields lists the fields of an account that are texts, flags or times, but Created and Updated.
 var Fields = []Field{
 	{Name: "profile_mnemocode", Column: "mnemocode", Text: func(a *Account) *string { return &a.Mnemocode }, Limit: 1024, EndsSessions: true},
 	{Name: "role", Column: "role", Text: func(a *Account) *string { return &a.Role }, Limit: 128, EndsSessions: true},
@@ -210,7 +210,7 @@ func (a Account) HasCredential() bool {
 }
 
 // LogsInByCode reports whether a login with a login id of the account needs a code in place
-// of a password. It is false of no account.
+// of a password. Where there is no account (ID 0), it needs none.
 func (a Account) LogsInByCode() bool { return a.ID != 0 && a.PasswordHash == "" }
 
 // HasApp reports whether the account's second factor is an authenticator app. The app

@@ -38,5 +38,5 @@ func (c Contact) VerifiedEvent() Event {
 type Spend struct {
 	Field string // for the SpentError
 	Hash  [sha256.Size]byte
-	Until time.Time // when it would have expired; later it may be forgotten
+	Until time.Time // not before it has expired; later it may be forgotten
 }

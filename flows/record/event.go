@@ -179,7 +179,7 @@ func CutLimit(name string) (reason string, ok bool) {
 // Reasons of SessionEnded.
 const (
 	EndedByLogout   = "logout"   // its user logged out
-	EndedByPassword = "password" // auth/setpassword set a password
+	EndedByPassword = "password" // its user set a password
 	EndedByChange   = "account"  // the account was changed or deleted
 	EndedByAdmin    = "admin"    // an administrator revoked it
 	EndedByUser     = "user"     // its user revoked it, in the list of the account's sessions
@@ -194,7 +194,7 @@ var AddressLimits = []string{LimitAddress, LimitLogins, LimitSMSAddress}
 type EventKind struct {
 	Name   string
 	When   string
-	Fields []string // the fields it can have, in the order of Event, except name and time
+	Fields []string // the fields it can have, except name and time
 }
 
 // EventKinds lists the events that are not the outcome of a route. flows.EventKinds

@@ -36,7 +36,7 @@ type Session struct {
 
 // A Code is a one-time code as a store keeps it.
 type Code struct {
-	Hash    [sha256.Size]byte // keyed with the session's token, so that a stolen hash can't be brute-forced
+	Hash    [sha256.Size]byte // see tokens.Keys.HashCode: a stolen hash can't be brute-forced
 	Phone   string            // the phone it was sent to; the code is invalid for any other; empty for a decoy and a hidden session
 	Expires time.Time
 }

@@ -7,9 +7,9 @@ type State string
 const (
 	None              State = ""                       // no session
 	CheckPassword     State = "checkpassword"          // the login id is known; the password comes next
-	CheckOTP          State = "checkotp"               // a code was sent; it or a backup code comes next
+	CheckOTP          State = "checkotp"               // a code comes next: by SMS, of an app, or a backup code
 	SetPassword       State = "setpassword"            // all is proven, but a new password is required
-	AcceptDisclaimers State = "acceptdisclaimers"      // after OAuth: disclaimers are pending
+	AcceptDisclaimers State = "acceptdisclaimers"      // after OAuth or a passkey: disclaimers are pending
 	Authorized        State = "authorized"             // the protected path is open
 	RecoveryOTP       State = "recovery-checkotp"      // a recovery code was sent
 	RecoveryQuestion  State = "recovery-checkquestion" // the control question was asked

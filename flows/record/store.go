@@ -3,8 +3,8 @@
 //
 // To write a store, start with Accounts and Sessions: a store must keep every promise
 // in their comments. Account, Session and Event are what they store. Feed and Recaller are
-// optional. A store bounds each call with StoreContext, and calls whose context IsYielding
-// use half of its connections at most.
+// optional. A store whose server may be slow bounds each call with StoreContext. Calls whose
+// context IsYielding use half of the connections to accounts at most.
 package record
 
 import (
@@ -83,9 +83,9 @@ type Accounts interface {
 	Secrets(ctx context.Context) ([]Secret, error)
 	// AddSecret stores a secret. It returns ErrConflict if there is one with this Number.
 	AddSecret(ctx context.Context, s Secret) error
-	// Sweep deletes failure counts of unknown login ids that have not changed for
-	// a day and whose Until is past, and what has expired of devices and Spends. It must not block
-	// other calls for long.
+	// Sweep deletes failure counts of unknown login ids that have not changed for a day and
+	// whose Until is past, what has expired of devices and Spends, and IssuedTokens that
+	// expired more than KeepExpired ago. It must not block other calls for long.
 	Sweep(ctx context.Context, now time.Time) error
 }
 
@@ -501,7 +501,8 @@ func (e *SpentError) Error() string { return e.Field + " was used before" }
 // A Feed is notified by a store of what happens to sessions on any node. Its methods
 // don't block and may be called concurrently.
 type Feed interface {
-	// Ended reports that the session under hash was revoked or replaced.
+	// Ended reports that the session under hash was revoked, replaced, raised or marked as
+	// expired: what is known of it is no longer true.
 	Ended(hash TokenHash)
 	// EndedAll reports that the sessions that e covers were revoked.
 	EndedAll(e Revocation)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// storeTime is how long all calls of a request to stores may take together. It is less
-// than the 2 s within which every request gets an answer, even if the stores are slow.
+// storeTime is how long all calls of a request to stores may take together. It is less than
+// the 2 s within which each request of a user is answered, even if the stores are slow.
 const storeTime = 1800 * time.Millisecond
 
 type storeTimeKey struct{}

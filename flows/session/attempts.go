@@ -37,8 +37,8 @@ func (t *Attempts) attempt(company *tenant.Company, address string) limits.Attem
 // not a failure.
 var errBudgetSpent = errors.New("a budget is used up")
 
-// chargePrivate charges budgets that no answer may reveal. If one is used up, it emits an
-// event for the operator, which is a copy of e.
+// chargePrivate charges budgets that no answer may reveal. If one is used up, it emits e for
+// the operator, with the name of the limit.
 func (t *Attempts) chargePrivate(ctx context.Context, e record.Event, counters ...record.Counter) error {
 	return t.spentPrivate(ctx, e, t.Sessions.Charge(ctx, t.Now(), counters...))
 }

@@ -100,7 +100,8 @@ func (c *Call) listing() string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// listedMemory is more than the time from the first step of a login to its last.
+// listedMemory is usually more than the time from the first step of a login to its last.
+// After it, the user gets the list once more.
 const listedMemory = time.Hour
 
 // listed returns the mark of a session that an answer has listed its pending disclaimers as

@@ -135,7 +135,7 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 	default:
 		err = c.m.Sessions.Replace(ctx, c.Now, c.session.Hash, c.session.State, next, counters...)
 		if errors.Is(err, record.ErrConflict) {
-			return wire.ErrTokenInvalid // as above
+			return wire.ErrTokenInvalid // it was used or revoked meanwhile
 		}
 	}
 	if full, ok := errors.AsType[*record.FullError](err); ok {

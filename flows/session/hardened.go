@@ -22,7 +22,7 @@ import (
 // The private counts of an account include attempts with any of its login ids. They also
 // apply, but show only to users who prove a secret of the account.
 //
-// What is not about sessions that are anyones is as for open.
+// Sessions that strangers can't begin (see anyones) are treated as by open.
 type hardened struct{ open }
 
 // anyones reports whether strangers can begin a session in this state for any login id.

@@ -40,7 +40,7 @@ func (auth *Authorizer) loadIssued(ctx context.Context, hash record.TokenHash) (
 }
 
 // errScope is for a path or method that an issued token does not cover. errTokenFactor and
-// errTokenAge are for paths that ask for what no issued token is.
+// errTokenAge are for paths of mfa and fresh, which no issued token opens.
 var (
 	errScope       = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.OutOfScope, Message: "The token does not cover this path and method. Issue one with paths and methods that do."}
 	errTokenFactor = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.OneFactor, Message: "This path needs a user with two factors. No issued token opens it."}

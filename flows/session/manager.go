@@ -106,12 +106,11 @@ func (c *Config) after(d time.Duration) <-chan time.Time {
 	return time.After(d)
 }
 
-// Warn logs a warning that many requests may cause at once. It logs at most a few lines
-// a second.
+// Warn logs a warning that many requests may cause at once: see background.Warnings.
 func (c *Config) Warn(message string, args ...any) { c.warnings.Warn(c.Log, message, args...) }
 
-// WarnUnanswered is Warn for an error which says that a store or gateway did not answer.
-// It ignores other errors.
+// WarnUnanswered is Warn for an error which says that a store or gateway did not answer. It
+// also logs panics, and ignores other errors.
 func (c *Config) WarnUnanswered(err error, args ...any) {
 	c.warnings.Unanswered(c.Log, err, args...)
 }

@@ -198,11 +198,10 @@ func (m *Messenger) notify(ctx context.Context, company *tenant.Company, a recor
 	})
 }
 
-// chargeNotice charges the budgets of a notice. SMS with notices have a budget of their
-// own for each phone. Otherwise a thief could first use up the budget for codes, and the
-// owner would get no notice. Each kind that a login causes, which changes nothing, has another.
-// Mails have a budget for each account, and of such a kind a smaller one. The last mail of the
-// budget says so.
+// chargeNotice charges the budgets of a notice. SMS with notices have a budget of their own
+// for each phone, and mails one for each account: if they shared that of codes, a thief could
+// use it up first. new_device and second_factor_failed, which anyone with the password can
+// cause, have one each. The last mail of the budget says so.
 func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, msg *message.Message) error {
 	at, err := m.attempts.Attempt(ctx, company, "")
 	if err != nil {

@@ -15,7 +15,7 @@ type Passwords struct{ *Config }
 
 // A PasswordAttempt is one attempt to enter the password of an account.
 type PasswordAttempt struct {
-	Account  record.Account // for an unknown login id only the FailureCounts
+	Account  record.Account // for an unknown login id as FindAccount returns it
 	Password string
 	Counts   Counts      // where a wrong password counts
 	Solved   bool        // a captcha was solved, or is never needed

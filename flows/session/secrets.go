@@ -20,16 +20,18 @@ type Secrets struct {
 }
 
 // Rekey gives the store a new secret after the present one has leaked. Sessions, passkeys,
-// passwords, codes and device tokens do not depend on it. What does:
+// passwords, backup codes and device tokens do not depend on it. What does:
 //
-//   - Tokens of begun logins, page keys and challenges are made with the new secret once it
-//     begins, and accepted with both until tokens.Overlap has passed.
+//   - Tokens of begun logins and step-ups, one-time codes, codes and proofs of contacts, page
+//     keys and challenges are made with the new secret once it begins, and accepted with both
+//     until tokens.Overlap has passed.
 //   - Names of addresses, phones and unknown login ids in counters change, so their counts
 //     begin anew.
 //   - Secrets of authenticator apps are sealed again by Rekey. Until then, all nodes open
 //     them with the old secret.
 //   - Signing keys get a successor, and retire: see assertion.Keyring.
-//   - The name of the deployment and new user handles stay those of the first secret.
+//   - The name of the deployment, new user handles and the names of kept answers stay those of
+//     the first secret.
 //
 // Nodes read the secrets again every readSecrets. A new one begins only when all nodes have
 // read it, so none meets anything made with a secret that it does not know. Rekey can be

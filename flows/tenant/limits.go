@@ -38,7 +38,7 @@ func (l *Limits) Window(kind record.FailureKind) Rate {
 	return l.WrongCodes
 }
 
-// LockAt returns the lock that a failure count has just reached, or "".
+// LockAt returns the lock that a failure count has reached, now or before, or "".
 func (l *Limits) LockAt(kind record.FailureKind, t record.FailureCount) string {
 	switch {
 	case kind == record.WrongPasswords && t.Count >= l.DisableAfter:

@@ -44,8 +44,8 @@ type Sessions struct {
 	Lifetime Duration `json:"lifetime,omitempty"`
 
 	// How often an open stream (WebSocket, SSE, a long download) checks its session.
-	// A stream is cut within this time after its session ends. Each check costs a
-	// read of the store. From 100ms to 1h. Default: 10s.
+	// A stream is cut within this time after its session ends. A check seldom asks the
+	// store. From 100ms to 1h. Default: 10s.
 	StreamRecheck Duration `json:"stream_recheck,omitempty"`
 }
 
@@ -146,8 +146,8 @@ const (
 )
 
 // Limits bounds attempts to guess secrets, and messages sent. A rate such as `5/10m` is
-// a number of events in a window that the first event opens. The rates of logins, SMS
-// and mails may be `unlimited`; mnemogate then logs a warning at each start.
+// a number of events in a window that the first event opens. You can set the rates of logins,
+// SMS and mails to `unlimited`; mnemogate then logs a warning at each start.
 type Limits struct {
 	// After this many wrong passwords in a row, the next attempt needs a captcha.
 	// 0 requires one for each attempt. At most 100. Default: 3.
@@ -205,7 +205,7 @@ type Limits struct {
 	// or, if that is not set, a calling code. Default: `unlimited`.
 	SMSPerCountry Rate `json:"sms_per_country,omitzero"`
 
-	// Recovery mails per account, or `unlimited`. Default: `3/1h`.
+	// Mails with a link or code per account, or `unlimited`. Default: `3/1h`.
 	MailsPerAccount Rate `json:"mails_per_account,omitzero"`
 
 	// Authorized sessions that an account can have at once. One more revokes the

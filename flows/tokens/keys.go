@@ -53,7 +53,7 @@ type sealer struct {
 }
 
 // Overlap is how long tokens and tickets of a secret are accepted after another began. None
-// of them lives longer.
+// of them lives longer, unless session temporary or otp ttl is insecure.
 const Overlap = time.Hour
 
 // NewKeys derives the keys (RFC 5869), one for each purpose and secret. The current secret
@@ -172,8 +172,8 @@ func (k *Keys) LoginIDHash(company, loginID string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// CounterName returns the name of an address or a phone in the key of a counter. A store
-// never shows the address or phone itself.
+// CounterName returns the name of an address, phone or email in the key of a counter, which
+// does not reveal it.
 func (k *Keys) CounterName(key string) string {
 	mac := hmac.New(sha256.New, k.counters)
 	mac.Write([]byte(key))

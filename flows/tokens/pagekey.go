@@ -8,7 +8,7 @@ import (
 
 // The login page has no API key, because anyone who sees the page could read it there.
 // Instead, mnemogate creates a key with each page. It is valid for one company, for an
-// hour, and only on the routes that clients need to get a session.
+// hour, and on the routes that the pages use, not on paths of the application.
 
 const pageKeyPrefix = "mgk_"
 

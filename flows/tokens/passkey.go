@@ -14,8 +14,8 @@ import (
 var passkeyTicket = ticket{random: 16, signature: sha256.Size, once: true} // WebAuthn, section 13.4.3
 
 // NewPasskeyChallenge returns a challenge that is valid until expires. If account is 0,
-// it is for a login to the company, otherwise for a new passkey of the account with this
-// user handle.
+// it is for a login to the company, otherwise for the account. The handle tells what for: it
+// is the user handle of a new passkey, or names the session of a step-up.
 func (k *Keys) NewPasskeyChallenge(company string, account int64, handle []byte, expires time.Time) []byte {
 	return passkeyTicket.issue(k.passkeys, passkeyOwner(company, account)+"/"+string(handle), expires)
 }
@@ -31,7 +31,7 @@ func FormatPasskeyChallenge(challenge []byte) string {
 }
 
 // OpenPasskeyChallenge returns the challenge in a token if it is valid: made with the
-// same company, account and user handle, and not expired.
+// same company, account and handle, and not expired.
 func (k *Keys) OpenPasskeyChallenge(company string, account int64, handle []byte, token string, now time.Time) (challenge []byte, ok bool) {
 	return passkeyTicket.open(k.passkeys, passkeyOwner(company, account)+"/"+string(handle), token, now)
 }

@@ -14,7 +14,7 @@ import (
 // A store may keep the answer to a request, for a client that repeats it. The answer has
 // tokens, so it is sealed with a key that only a client can make that sends all of the
 // request again. Both the name and the key also depend on the first secret of the
-// deployment, which never changes: so they can't be guessed from a store alone.
+// deployment, which never changes: whoever reads the sessions alone can't guess them.
 
 // RetryName returns the name of a request that has these parts, for record.Answers. It
 // reveals none of them.

@@ -14,11 +14,12 @@ import (
 )
 
 // Decode parses a body into req, a pointer to a struct. Its fields have these tags:
-// json (the name), max (the maximum characters of a string, or of each element), long
-// (the reason if a string is longer) and need (the field is required and not empty). A
-// field of type jsontext.Value is any JSON object, which the route reads itself. A
-// struct without fields also accepts an empty body. Every error is
-// request.validation.failed and never repeats a value from the body.
+// json (the name), max (the maximum characters of a string), long (the reason if a string
+// is longer) and need (the field is required and not empty). A list is of disclaimers:
+// each element is a code or code@version, and its max is only for documents. A field of
+// type jsontext.Value is any JSON object, which the route reads itself. A struct without
+// fields also accepts an empty body. Every error is request.validation.failed and never
+// repeats a value from the body.
 func Decode(body []byte, req any) error {
 	fields := reflect.TypeOf(req).Elem()
 	if len(body) == 0 && fields.NumField() == 0 {

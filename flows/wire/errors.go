@@ -90,7 +90,7 @@ var (
 // them.
 type Reason string
 
-// The reasons that are not locks.
+// The reasons that are neither locks nor limits.
 const (
 	PasswordTooShort Reason = "password.too_short"
 	PasswordTooLong  Reason = "password.too_long"

@@ -57,10 +57,9 @@ func New(sessions record.Sessions, limit int) *Memory {
 // remembered.
 func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/record.Buckets))) }
 
-// Recall implements record.Recaller. It does not check that the session is of the
-// company: the caller does.
+// Recall implements record.Recaller.
 //
-// Recall remembers the store's answer only if no session of the same bucket was
+// It remembers the store's answer only if no session of the same bucket was
 // revoked while the store was asked. Otherwise a late answer could bring back a
 // revoked session. The memory keeps ID and Created only for sessions that were asked for
 // whole.

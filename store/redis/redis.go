@@ -96,7 +96,7 @@ type Limits struct {
 const (
 	// reload is the maximum age of the list of a Cluster's nodes.
 	reload = time.Second
-	// hops is how often a call follows keys that move within a Cluster.
+	// hops is how many servers a call asks for keys that move within a Cluster.
 	hops = 3
 	// pause is how long a call waits before it asks a full server again.
 	pause = 20 * time.Millisecond
@@ -336,7 +336,8 @@ func openToAll(ctx context.Context, o *goredis.Options) bool {
 	return strings.HasPrefix(answer, "+PONG")
 }
 
-// Place returns the servers and the deployment's keys there, and false.
+// Place returns the servers and the deployment's keys there, and false: it can't tell whether
+// there were any.
 func (r *Store) Place() (string, bool) {
 	return fmt.Sprintf("database %d of Redis at %s, with keys {mg:%s*", r.db, strings.Join(r.addrs, ", "), r.deployment), false
 }

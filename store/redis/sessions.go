@@ -21,7 +21,7 @@ import (
 //
 // Each key begins with its tag. The keys are:
 //
-//	s<hash>                       a session, a Redis hash (see encodeRedisSession)
+//	s<hash>                       a session, a Redis hash (see encodeSession)
 //	r<hash>                       what Revoked returns of a session
 //	i<state>/<company>/<account>  the account's sessions in a state, a sorted set of hashes, oldest first
 //	f<company>/<account>          the account's revocation marker: sessions of a lower generation are refused
@@ -497,7 +497,7 @@ func encodeSession(s record.Session) []any {
 // hash in its compact form (hash-max-listpack-value).
 const short = 64
 
-// appendLong appends a text in pieces, under the names u, u1, u2 and so on.
+// appendLong appends a text in pieces. With the name u, they are u, u1, u2 and so on.
 func appendLong(fields []any, name, text string) []any {
 	for i, next := 1, name; text != ""; i, next = i+1, name+strconv.Itoa(i) {
 		piece := text[:min(short, len(text))]

@@ -25,11 +25,10 @@ const (
 	checksumSize = int64(len(checksumLine) - len("%x") + 2*sha256.Size)
 )
 
-// Backup writes a snapshot of the file, with the changes that are still in its log,
-// and a checksum. It fails if the snapshot is damaged. It writes them to the writer that begin returns for that many
-// bytes. Other calls can read and write meanwhile. The log can't shrink until Backup
-// returns, so the writer must not block for long. After an error, what was written
-// is useless.
+// Backup writes a snapshot of the file, with the changes that are still in its log, and a
+// checksum, to the writer that begin returns for that many bytes. It fails if the snapshot is
+// damaged. Other calls can read and write meanwhile. The log can't shrink until Backup
+// returns, so the writer must not block for long. After an error, what was written is useless.
 func (s *Store) Backup(ctx context.Context, begin func(size int64) io.Writer) error {
 	if err := s.beginCall(); err != nil {
 		return err

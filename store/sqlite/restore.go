@@ -39,9 +39,8 @@ type Restored struct {
 	SessionsEnded int64 // sessions revoked, including links and pending logins
 }
 
-// Run restores the backup. No process may have the file to be replaced open. That
-// file stays unchanged until the restored one is complete and on the disk. After an
-// error nothing has changed.
+// Run restores the backup. No process may have the file to be replaced open. That file
+// keeps its accounts until the restored one, complete and on the disk, takes its place.
 func (r Restore) Run(ctx context.Context) (done Restored, err error) {
 	size, line, err := checkHeader(r.From)
 	if err != nil {

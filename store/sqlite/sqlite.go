@@ -148,15 +148,15 @@ func (s *Store) Place() (string, bool) {
 }
 
 // Close waits for the calls in flight, ends backups and closes the file. Later calls
-// of any method fail. If a disk is stuck, Close gives up after a while, and goes on behind; later
-// calls then wait for it.
+// of any method fail. If a disk is stuck, Close returns after a while and goes on in the
+// background; later calls then wait for it.
 func (s *Store) Close() error {
 	closed := make(chan error, 1)
 	go func() { closed <- s.close() }()
 	select {
 	case err := <-closed:
 		return err
-	case <-time.After(3 * stall): // calls that wait for their turn have ended after stall, and then writing has
+	case <-time.After(3 * stall): // waiting calls end after stall, then the write that is under way
 		return errStalled
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/sqlstore"
 )
 
-// A op is a write that waits for its commit.
+// An op is a write that waits for its commit.
 type op struct {
 	run     func(context.Context, *queries) error
 	claimed atomic.Bool // set by the writing goroutine, or by the caller when it gives up

@@ -10,9 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Accounts implements record.Accounts for SQLite and PostgreSQL. If an account does not
-// exist or belongs to another company, its methods return ErrNotFound, unless their
-// comments in record say ErrConflict.
+// Accounts implements record.Accounts for SQLite and PostgreSQL. An account of another company
+// is none: methods that list return nothing then, and others what record says.
 type Accounts struct {
 	Database
 	*Dialect

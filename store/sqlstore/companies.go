@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// What the account was loaded without: as which phone its login name is read, and passkeys.
+	// Conflicts that RefuseTaken can't see, because an account is loaded without its PhoneRegion
+	// and passkeys.
 	takenLoginID = `SELECT account FROM login_ids AS mine WHERE account = $1 AND (SELECT account FROM login_ids WHERE company = $2 AND login_id = mine.login_id) <> $1 LIMIT 1`
 	takenPasskey = `SELECT account FROM passkeys AS mine WHERE account = $1 AND (SELECT account FROM passkeys WHERE company = $2 AND credential = mine.credential) <> $1 LIMIT 1`
 

@@ -31,8 +31,8 @@ func (s Accounts) NewCompanyGeneration(ctx context.Context, company string) (rec
 	return record.Revocation{Company: company, Generation: generation}, err
 }
 
-// A company's revocation is pending while ended, the generation of its last completed
-// revocation, is lower than the one in column generation.
+// A company's revocation is pending while revoked, the generation of its last completed
+// revocation, is lower than generation.
 const pendingRevocations = `
 	SELECT * FROM (SELECT company, account, generation, keep, token FROM pending_revocations WHERE (company, account) > ($1, $2)
 		ORDER BY company, account LIMIT CAST($3 AS bigint)) AS accounts

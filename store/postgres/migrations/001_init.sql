@@ -80,7 +80,7 @@ CREATE TABLE failures (
 );
 CREATE INDEX failures_unknown ON failures (changed) WHERE account = 0;
 
--- The revocations that Sessions.End has not made yet, the oldest first. They outlive the account.
+-- The revocations that Sessions.End has not made yet. They outlive the account.
 CREATE TABLE pending_revocations (
 	company    text   COLLATE "C" NOT NULL,
 	account    bigint NOT NULL,
@@ -212,7 +212,8 @@ CREATE TABLE secrets (
 	begins bigint NOT NULL
 );
 
--- Proofs that a change of an account has used up, until they would have expired.
+-- What a change of an account has used up: proofs, codes and welcome links, at least until they
+-- would have expired.
 CREATE TABLE spent (
 	hash  bytea PRIMARY KEY,
 	until bigint NOT NULL

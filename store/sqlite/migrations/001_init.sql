@@ -290,7 +290,8 @@ CREATE TABLE secrets (
 	begins INTEGER NOT NULL
 ) STRICT;
 
--- Proofs that a change of an account has used up, until they would have expired.
+-- What a change of an account has used up: proofs, codes and welcome links, at least until they
+-- would have expired.
 CREATE TABLE spent (
 	hash  BLOB    PRIMARY KEY NOT NULL,
 	until INTEGER NOT NULL
