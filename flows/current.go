@@ -129,13 +129,13 @@ func (s *Service) User(ctx context.Context, r *Request, fresh time.Duration) (*t
 
 // ChangeFailed reports that a change by the user of a session failed. A wrong password has
 // an event of its own.
-func (s *Service) ChangeFailed(ctx context.Context, route, address string, of record.Session, err error) {
+func (s *Service) ChangeFailed(ctx context.Context, route string, client session.Client, of record.Session, err error) {
 	if of.Account == 0 || errors.Is(err, wire.ErrPasswordInvalid) {
 		return
 	}
 	e := record.Event{
 		Name: record.AccountChangeFailed, Time: s.Now(), Company: of.Company, Account: of.Account, Mnemocode: of.Mnemocode,
-		Session: of.ID, Address: address, Actor: record.ActorUser, Route: route, Ref: wire.RefOf(err),
+		Session: of.ID, Address: client.Address, UserAgent: session.KeptUserAgent(client.UserAgent), Actor: record.ActorUser, Route: route, Ref: wire.RefOf(err),
 	}
 	e.Result, e.Reason = outcome(err)
 	if !failed(e) {

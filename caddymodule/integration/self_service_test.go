@@ -172,16 +172,17 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		} {
 			change(bad.body).want(bad.want).wantReason(bad.reason)
 		}
-		s.audits(7, `"actor":"the user","route":"me/password","result":"request.validation.failed"`)
+		by := `"company":"acme","mnemocode":"alice","session":"` + s.ownSessions(token)[0] + `","address":"127.0.0.1","user_agent":"Go-http-client/1.1","actor":"the user"`
+		s.audits(7, by+`,"route":"me/password","result":"request.validation.failed"`)
 		s.audits(1, `"actor":"the user","route":"me/password","result":"auth.password.invalid"`)
-		s.audits(1, `"msg":"mnemogate.account.password_wrong"`)
+		s.audits(1, `"msg":"mnemogate.account.password_wrong",`+by)
 		s.get("/", other).wantStatus(200)
 		change(fields{"current_password": testPassword, "new_password": better}).wantStatus(200)
 		s.gone(other)
 		s.get("/", token).wantStatus(200)
 		s.credentials("alice@example.com", testPassword).want(wire.ErrCredentialsInvalid)
 		s.notices(1, "notice.password_changed")
-		s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"the user","reason":"password"`)
+		s.audits(1, `"msg":"mnemogate.account.changed",`+by+`,"reason":"password"`)
 		change(fields{"current_password": better, "new_password": testPassword}).wantStatus(200)
 	})
 	s.run("the first password", func(*testing.T) {

@@ -30,7 +30,7 @@ type Admin struct {
 	Company *tenant.Company
 	Address string // the operator's, for the events
 	Actor   string // the name of the operator, for the events
-	// UserAgent is that of the user of a Self, for notices.
+	// UserAgent is that of the user of a Self, for events and notices.
 	UserAgent string
 	// session is the ID of the session of a Self; empty for operators.
 	session string

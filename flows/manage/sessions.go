@@ -96,9 +96,9 @@ func (ad *Admin) revokeReason() string {
 	return record.EndedByAdmin
 }
 
-// actorEvent returns an event with the operator and this reason.
+// actorEvent returns an event with the operator, or the user's session, and this reason.
 func (ad *Admin) actorEvent(reason string) record.Event {
-	return record.Event{Address: ad.Address, Actor: ad.Actor, Reason: reason}
+	return record.Event{Session: ad.session, Address: ad.Address, UserAgent: ad.UserAgent, Actor: ad.Actor, Reason: reason}
 }
 
 // History returns the newest events of an account.

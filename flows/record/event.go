@@ -206,7 +206,7 @@ func eventKinds() []EventKind {
 	attempt := slices.Concat(client, []string{"actor", "country", "gateway", "route", "ref"})
 	address := slices.Concat(attempt, []string{"reason", "attempts", "accounts", "failures", "logins"})
 	ended := slices.Concat(client, []string{"actor", "route", "reason", "ref"})
-	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
+	admin := []string{"company", "mnemocode", "session", "address", "user_agent", "actor", "reason"}
 	// A lock or limit is also a reason of refusals, which docs/api.md explains.
 	const reached = "this [lock or limit](api.md#reasons) was reached"
 	const named = "what the name says"
@@ -255,7 +255,7 @@ func eventKinds() []EventKind {
 		{AccountPasskeyChanged, "a passkey was refused because it could be backed up and now can't, or the reverse", slices.Concat(client, []string{"route", "ref"})},
 		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", slices.Concat(admin, []string{"ref"})},
 		{AccountChangeFailed, "another change by a user (`self_service`), or a code of `contacts/confirm`, failed; result is the error_code",
-			[]string{"company", "mnemocode", "session", "address", "actor", "route", "result", "reason", "ref"}},
+			[]string{"company", "mnemocode", "session", "address", "user_agent", "actor", "route", "result", "reason", "ref"}},
 		{ContactCodeSent, "a code for the phone or email in reason was sent, or was correct", slices.Concat(admin, []string{"country", "gateway"})},
 		{ContactCodeUsed, "a code for the phone or email in reason was sent, or was correct", slices.Concat(admin, []string{"country"})},
 		{ContactVerified, "the owner has proven the phone or email in reason, or used the first code or link there", slices.Concat(attempt, []string{"reason"})},
