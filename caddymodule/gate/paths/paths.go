@@ -224,7 +224,7 @@ func CheckPatterns(patterns []string) error {
 		}, strings.TrimPrefix(pattern, "*"))
 		if !strings.HasPrefix(pattern, "*") && !strings.HasPrefix(pattern, "/") || strings.ContainsAny(pattern, `\;{}`) ||
 			strings.Contains(pattern, "//") || leadsAnywhere("/"+strings.TrimPrefix(literal, "/")) {
-			return fmt.Errorf("%q is not a path to match; begin with / or *, and write letters as they are read, without control characters, escapes, placeholders, .. or // in them", pattern)
+			return fmt.Errorf("%q is not a path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them", pattern)
 		}
 		if strings.Contains(pattern, "**") {
 			return fmt.Errorf("%q: one star is enough; write /docs/* for everything below /docs", pattern)

@@ -305,9 +305,8 @@ func TestPatternsAreThoseOfCaddysPathMatcher(t *testing.T) {
 func TestTokenPathsHaveNoControlCharacters(t *testing.T) {
 	for c := range rune(0xa0) {
 		for _, pattern := range []string{"/a" + string(c), "*" + string(c), "/[" + string(c) + "]", "/a" + string(c) + "/*"} {
-			err := CheckToken([]string{pattern})
-			if unicode.IsControl(c) && (err == nil || !strings.Contains(err.Error(), "without control characters")) {
-				t.Errorf("%q: %v", pattern, err)
+			if unicode.IsControl(c) && CheckToken([]string{pattern}) == nil {
+				t.Errorf("%q is accepted", pattern)
 			}
 		}
 	}
