@@ -1,4 +1,5 @@
--- Returns {0, answer}, or {0} if there is none yet, unless the holder has the name now.
+-- Gives a name to a holder, and returns {1}. If it has one already, returns {0, answer}, or {0}
+-- if there is no answer yet. It works on a full server, because a logout may need it.
 --
 -- KEYS  answer, then counters (see there)
 -- ARGV  holder, until, ttl, now, then as for counters

@@ -3,10 +3,10 @@
 -- Times are microseconds, TTLs milliseconds. A script returns {1, …} if it
 -- changed something, and {0, …} if not.
 --
--- Redis does not undo a script that fails half-way. So each script reads everything
--- before it changes anything, and writes before it deletes: a server that is out of
--- memory refuses writes, but not deletions. It asks only before a script's first change:
--- see despite_full.
+-- Redis does not undo a script that fails half-way. So each script checks before its first
+-- change. A server that is out of memory refuses that one if it needs memory, and nothing
+-- after it: a script that stores begins with a write, and one that must work all the same
+-- with a deletion (despite_full).
 
 -- revoked reports whether a revocation marker ends the sessions of a generation.
 local function revoked(marker, generation)

@@ -1,7 +1,7 @@
 -- Raises an account's revocation marker and ends the sessions of earlier generations,
 -- except one of the generation just before, which is moved to the new one. For every
--- other session that has not expired, a note is kept. An account has few sessions, so this
--- takes milliseconds at most.
+-- other session that has not expired, a note is kept. An account has a hundred sessions by
+-- default, with which this takes milliseconds.
 --
 -- KEYS  marker, index of each state
 -- ARGV  generation, TTL of the marker, channel, message, hash of the session to keep ('' for none),

@@ -1,5 +1,5 @@
--- Replaces the profile of a session, which is stored in pieces f, f1, f2 and so on. This
--- ends a revocation that spares the session.
+-- Replaces the profile of a session, which is stored in pieces f, f1, f2 and so on. A
+-- revocation that spares the session is done only after that, so a full server must do it.
 --
 -- KEYS  session
 -- ARGV  now, state that it must have, profile that it must have, hash, channel, field, value, …
