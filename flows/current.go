@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -96,15 +95,18 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 	if err != nil {
 		return Reply{}, err
 	}
-	var bodyErr error  // errors of the token take precedence
-	if r.Body != nil { // it may come slowly, and the session may change meanwhile
+	want := session.Requirement{Company: company.Code}
+	c, err := s.findAuthorized(ctx, company, key, want, r)
+	if err == nil && r.Body != nil {
 		var body []byte
-		if body, bodyErr = r.Body(); bodyErr == nil && len(body) > 0 {
-			bodyErr = wire.Decode(body, wants)
+		if body, err = r.Body(); err == nil && len(body) > 0 {
+			err = wire.Decode(body, wants)
+		}
+		if err == nil { // the body may have come slowly, and the session changed meanwhile
+			c, err = s.findAuthorized(ctx, company, key, want, r)
 		}
 	}
-	c, err := s.findAuthorized(ctx, company, key, session.Requirement{Company: company.Code}, r)
-	if err := cmp.Or(err, bodyErr); err != nil {
+	if err != nil {
 		return Reply{}, err
 	}
 	return issued(c.Exchange(ctx))
