@@ -270,22 +270,28 @@ var contentTypes = map[string]string{
 func newFile(contentType string, content []byte) *file {
 	hash := sha256.Sum256(content)
 	f := &file{contentType: contentType, plain: content, etag: `W/"` + base64.RawURLEncoding.EncodeToString(hash[:12]) + `"`}
-	if packed := pack(content); len(packed) < len(content)*9/10 {
+	best, _ := gzip.NewWriterLevel(nil, gzip.BestCompression) // the level is valid
+	if packed := pack(content, best); len(packed) < len(content)*9/10 {
 		f.gzipped = packed
 	}
 	return f
 }
 
-// packers keeps writers, which are larger than what they pack.
+// packers keeps writers for pages, which are larger than what they pack. Each page is packed
+// anew, so they are quick.
 var packers = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(nil, gzip.BestCompression) // the level is valid
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	return w
 }}
 
-func pack(content []byte) []byte {
-	var b bytes.Buffer
+func packPage(content []byte) []byte {
 	w := packers.Get().(*gzip.Writer)
 	defer packers.Put(w)
+	return pack(content, w)
+}
+
+func pack(content []byte, w *gzip.Writer) []byte {
+	var b bytes.Buffer
 	w.Reset(&b)
 	_, _ = w.Write(content) // a buffer accepts every write
 	_ = w.Close()

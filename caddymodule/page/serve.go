@@ -129,7 +129,7 @@ func (p *Page) Serve(w http.ResponseWriter, r *http.Request, v View) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()")
 	header.Add("Vary", "Accept-Language, Cookie")
-	send(w, r, body, func() []byte { return pack(body) })
+	send(w, r, body, func() []byte { return packPage(body) })
 }
 
 // IconURL returns the address of the icon of a company's provider, or "" if it has
