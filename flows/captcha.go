@@ -15,8 +15,8 @@ import (
 
 // solveCaptcha verifies a captcha response, if the company has a captcha. Each response
 // is valid once, on all nodes and for all companies. A bad response counts as a failure
-// of the address. The caller has already checked the limit of the address, so an address
-// over its limit causes no call to a provider.
+// of the address. The caller has counted the login or recovery, so an address over its limit
+// causes no call to a provider.
 func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response string) error {
 	if c.Company.Captcha == nil {
 		return nil

@@ -1,6 +1,9 @@
 package flows_test
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -52,5 +55,36 @@ func TestACaptchaProviderIsToldTheWholeAddress(t *testing.T) {
 	must(t, b.solve(address, "good"))
 	if got := asked.address.Load(); got != address {
 		t.Errorf("got %v, want %s", got, address)
+	}
+}
+
+// However many attempts of an address need a captcha at once, the provider is asked for no
+// more of them than the address has logins, also while it fails.
+func TestAnAddressHasOnlyItsLoginsToAskACaptchaProvider(t *testing.T) {
+	for name, says := range map[string]error{"bad": nil, "down": errDown} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			b.company.Limits.CaptchaAfter = new(0)
+			const tries = 100
+			var asked atomic.Int64
+			var waiting sync.WaitGroup // until each try has asked or was refused
+			waiting.Add(tries)
+			b.company.Captcha = plugin(func(context.Context) error {
+				asked.Add(1)
+				waiting.Done()
+				waiting.Wait()
+				return says
+			})
+			race(tries, func(int) error {
+				err := b.solve(home, "any")
+				if refusal(err).Reason == "limit.logins" {
+					waiting.Done()
+				}
+				return err
+			})
+			if n, most := asked.Load(), int64(b.company.Limits.LoginsPerAddress.N); n != most {
+				t.Errorf("the provider was asked %d times at once, want %d", n, most)
+			}
+		})
 	}
 }

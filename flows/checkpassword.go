@@ -44,10 +44,13 @@ func (s *Service) enterByPassword(
 	}
 	wrong := try.Counts.Now[record.WrongPasswords]
 	locked, captchaDue := c.CheckPasswords(wrong), c.CaptchaDue(wrong)
-	if locked != nil || captchaDue || told != nil { // otherwise ComparePassword checks the address in its own step
-		if err := c.CheckLogins(ctx); err != nil {
-			return Reply{}, err
-		}
+	if try.Begun = locked == nil && captchaDue && req.CaptchaResponse != ""; try.Begun { // before a provider is asked
+		err = c.BeginLogin(ctx)
+	} else if locked != nil || captchaDue || told != nil { // otherwise ComparePassword checks the address in its own step
+		err = c.CheckLogins(ctx)
+	}
+	if err != nil {
+		return Reply{}, err
 	}
 	if locked != nil {
 		return Reply{}, locked

@@ -78,11 +78,20 @@ func (m *model) checkCredentials(c *modelCall) modelAnswer {
 func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before func(), wrong string) {
 	m.mayLogIn(c)
 	m.passwordsOpen(c.company, t)
-	if captchaDue(c.company, t) {
-		m.captcha(c)
+	due := captchaDue(c.company, t)
+	if due && c.body["captcha_response"] == nil {
+		panic(modelRefusal{Code: "auth.captcha.missing", Captcha: true})
 	}
-	before()
-	c.company.budget("logins "+c.origin()).add(m.now, c.company.Limits.LoginsPerAddress)
+	if !due {
+		before()
+	}
+	logins := c.company.budget("logins " + c.origin())
+	logins.add(m.now, c.company.Limits.LoginsPerAddress)
+	if due {
+		c.undo = logins.giveBack
+		m.captcha(c)
+		before()
+	}
 	right := a != nil && a.password != "" && a.password == c.body["password"]
 	if c.company.Hardened && a != nil { // only clients that know the password may see the account's own lock
 		own := &a.passwords

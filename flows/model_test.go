@@ -423,12 +423,8 @@ func (m *model) captcha(c *modelCall) {
 	response, _ := c.body["captcha_response"].(string)
 	used, ok := m.captchas[response]
 	switch {
-	case response == "":
-		panic(modelRefusal{Code: "auth.captcha.missing", Captcha: true})
 	case c.broken && strings.TrimSpace(response) == response:
-		if c.undo != nil {
-			c.undo()
-		}
+		c.undo()
 		refuse("service.unavailable")
 	case !strings.HasPrefix(response, "good"), strings.TrimSpace(response) != response,
 		ok && m.now.Before(used.Add(time.Hour)): // providers reject it after minutes

@@ -18,6 +18,7 @@ type PasswordAttempt struct {
 	Account  record.Account // for an unknown login id as FindAccount returns it
 	Password string
 	Counts   Counts      // where a wrong password counts
+	Begun    bool        // BeginLogin has counted it
 	Solved   bool        // a captcha was solved, or is never needed
 	Wrong    *wire.Error // the error for a wrong password
 
@@ -53,8 +54,10 @@ func (c *Call) PasswordCounts(ctx context.Context, a record.Account, loginIDHash
 // ComparePassword replaces the stored hash with a stronger one, t.Account has the new one.
 // The error for a wrong password is t.Wrong.
 func (p *Passwords) ComparePassword(ctx context.Context, at *limits.Attempt, t *PasswordAttempt) error {
-	if err := at.BeginLogin(ctx); err != nil {
-		return err
+	if !t.Begun {
+		if err := at.BeginLogin(ctx); err != nil {
+			return err
+		}
 	}
 	ok, outdated, err := p.verifyPassword(ctx, at, t.Account, t.Password)
 	if err != nil {
