@@ -41,7 +41,7 @@ func init() {
 	if err == nil {
 		env := []string{"MNEMOGATE_TEST_CADDY=1"}
 		for _, variable := range os.Environ() {
-			if strings.HasPrefix(variable, "XDG_") {
+			if strings.HasPrefix(variable, "XDG_") || strings.HasPrefix(variable, "GORACE=") {
 				env = append(env, variable)
 			}
 		}

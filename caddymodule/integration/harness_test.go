@@ -219,15 +219,23 @@ func launchWith(t *testing.T, s *site, caddyfile func(*site) string) {
 	}
 	s.writeCaddyfile()
 	s.launch()
-	t.Cleanup(func() {
+	t.Cleanup(s.end)
+}
+
+// end stops Caddy, and fails the test if the race detector has found something in this
+// process or one before it.
+func (s *site) end() {
+	if s.cmd != nil {
 		s.stop(syscall.SIGTERM)
-		for _, report := range strings.Split(s.log(), "WARNING: DATA RACE")[1:] {
+	}
+	for _, file := range get(filepath.Glob(s.dir + "/race.*"))(s.t) {
+		for _, report := range strings.Split(string(get(os.ReadFile(file))(s.t)), "WARNING: DATA RACE")[1:] {
 			race, _, _ := strings.Cut(report, "==================")
 			if !caddysOwnRace.MatchString(race) {
-				t.Errorf("a data race in caddy:%s", race)
+				s.t.Errorf("a data race in caddy:%s", race)
 			}
 		}
-	})
+	}
 }
 
 func (s *site) writeCaddyfile() {
@@ -277,6 +285,7 @@ func (s *site) launch() {
 	if racedCaddy != "" && s.program == "" && !s.unraced {
 		s.cmd.Path = racedCaddy
 	}
+	s.cmd.Env = append(s.cmd.Env, "GORACE="+os.Getenv("GORACE")+" log_path="+s.dir+"/race")
 	s.cmd.ExtraFiles = append([]*os.File{s.ln}, s.more...)
 	s.cmd.Stderr = s
 	s.cmd.Stdout = s

@@ -64,11 +64,7 @@ func newNode(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) 
 	s.config = strings.NewReplacer("http:// {", fmt.Sprintf("http://:%d {", port), "bind fd/3", "bind 127.0.0.1", "persist_config off", "persist_config off\nshutdown_delay 1s").
 		Replace(c.caddyfile(s.dir, s.sms.URL, s.backend.addr))
 	s.writeCaddyfile()
-	t.Cleanup(func() {
-		if s.cmd != nil {
-			s.stop(syscall.SIGTERM)
-		}
-	})
+	t.Cleanup(s.end)
 	return s
 }
 
