@@ -350,20 +350,20 @@ func TestPostgresIsFull(t *testing.T) {
 	t.Parallel()
 	s := storetest.SharedPostgres(t)
 	schema := s.NewSchema(t)
-	s.Exec(t, "CREATE ROLE few LOGIN CONNECTION LIMIT 3", "GRANT ALL ON SCHEMA "+schema+" TO few")
-	p := startStore(t, "host="+s.Dir()+" sslmode=disable user=few dbname=postgres search_path="+schema, Options{MaxConns: 8})
+	s.Exec(t, "CREATE ROLE few_"+schema+" LOGIN CONNECTION LIMIT 3", "GRANT ALL ON SCHEMA "+schema+" TO few_"+schema)
+	p := startStore(t, "host="+s.Dir()+" sslmode=disable user=few_"+schema+" dbname=postgres search_path="+schema, Options{MaxConns: 8})
 	a := create(t, p.Accounts(), plain("acme", "m1"))
 	if err := errors.Join(trouble(t, p, a, 200)...); err != nil {
 		t.Errorf("got %v", err)
 	}
-	s.Exec(t, "ALTER ROLE few CONNECTION LIMIT 0")
+	s.Exec(t, "ALTER ROLE few_"+schema+" CONNECTION LIMIT 0")
 	p.pool.Reset()
 	for _, err := range trouble(t, p, a, 8) {
 		if code(err) != "53300" {
 			t.Errorf("got %v, want that the server is full", err)
 		}
 	}
-	s.Exec(t, "ALTER ROLE few CONNECTION LIMIT 1")
+	s.Exec(t, "ALTER ROLE few_"+schema+" CONNECTION LIMIT 1")
 	wantNormal(t, p, a)
 }
 

@@ -190,13 +190,15 @@ func TestPostgresStartsLaterWhereTheServerIsNotThereYet(t *testing.T) {
 
 func TestPostgresStartTellsRefusalsFromAbsence(t *testing.T) {
 	s := storetest.SharedPostgres(t)
-	s.Exec(t, "CREATE ROLE nobody LOGIN", "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+	schema := s.NewSchema(t) // its name makes others unique: with -count 2, the server lives on
+	s.Exec(t, "CREATE ROLE nobody_"+schema+" LOGIN", "CREATE DATABASE latin_"+schema+" ENCODING 'LATIN1' TEMPLATE template0",
+		"REVOKE CREATE ON SCHEMA public FROM PUBLIC") // as from PostgreSQL 15 on
 	dsn := func(rest string) string { return "host=" + s.Dir() + " sslmode=disable " + rest }
 	for rest, want := range map[string]string{
 		"user=postgres dbname=none":                     `database "none" does not exist`,
 		"user=stranger dbname=postgres":                 `role "stranger" does not exist`,
-		"user=nobody dbname=postgres":                   "permission denied",
-		"user=postgres dbname=latin":                    "ENCODING 'UTF8'",
+		"user=nobody_" + schema + " dbname=postgres":    "permission denied",
+		"user=postgres dbname=latin_" + schema:          "ENCODING 'UTF8'",
 		"user=postgres dbname=postgres search_path=gap": "no schema has been selected",
 		"user=postgres dbname=postgres sslmod=require":  "sslmod",
 	} {
@@ -427,16 +429,17 @@ func TestPostgresTellsThatConnectionsAreEnded(t *testing.T) {
 func TestPostgresTellsWhichGrantIsMissing(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	schema := s.NewSchema(t)
-	s.Exec(t, `CREATE ROLE "Gran" LOGIN`)
+	role := fmt.Sprintf("%q", "Gran"+schema)
+	s.Exec(t, `CREATE ROLE `+role+` LOGIN`)
 	open := func() *Store {
-		return openStore(t, "host="+s.Dir()+" sslmode=disable user=Gran dbname=postgres search_path="+schema, Options{})
+		return openStore(t, "host="+s.Dir()+" sslmode=disable user=Gran"+schema+" dbname=postgres search_path="+schema, Options{})
 	}
 	start := func() error { return open().Start(bg) }
-	grant := `GRANT USAGE, CREATE ON SCHEMA %s TO "Gran"`
+	grant := `GRANT USAGE, CREATE ON SCHEMA %s TO ` + role
 	if err := start(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf(grant, "<schema>")) {
 		t.Errorf("without any right: got %v", err)
 	}
-	s.Exec(t, `GRANT USAGE ON SCHEMA `+schema+` TO "Gran"`)
+	s.Exec(t, `GRANT USAGE ON SCHEMA `+schema+` TO `+role)
 	err := start()
 	if err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf(grant, `"`+schema+`"`)) {
 		t.Fatalf("without CREATE: got %v", err)
@@ -445,7 +448,7 @@ func TestPostgresTellsWhichGrantIsMissing(t *testing.T) {
 	s.Exec(t, statement)
 	must(t, start())
 	s.Exec(t, `ALTER TABLE `+schema+`.history OWNER TO postgres`)
-	if err := upgraded(t, open()).Start(bg); err == nil || !strings.Contains(err.Error(), `OWNER TO "Gran"`) {
+	if err := upgraded(t, open()).Start(bg); err == nil || !strings.Contains(err.Error(), `OWNER TO `+role) {
 		t.Errorf("with the tables of another: got %v", err)
 	}
 }
