@@ -182,7 +182,10 @@ func TestCaptchaThatIsNotAnsweredIsAnError(t *testing.T) {
 			mux := http.NewServeMux()
 			mux.HandleFunc("/", c.handler)
 			mux.HandleFunc("/ok", guesttest.Answering(200, `{"success":true}`))
-			m := guesttest.MustStart(t, &HCaptcha{siteverify{Secret: "hidden-secret", URL: guesttest.Serve(t, mux).URL, Timeout: caddy.Duration(200 * time.Millisecond)}})
+			m := guesttest.MustStart(t, &HCaptcha{siteverify{Secret: "hidden-secret", URL: guesttest.Serve(t, mux).URL}})
+			if c.want == "no answer in time" { // the others answer, however busy this machine is
+				m.client.Timeout = 200 * time.Millisecond
+			}
 			ok, err := m.Verify(t.Context(), "hidden-response", "")
 			guesttest.NoSecrets(t, err, "hidden")
 			if ok || err != nil && !strings.Contains(err.Error(), c.want) {
