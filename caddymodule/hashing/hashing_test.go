@@ -101,8 +101,8 @@ func TestAHashingProcessThatDoesNotAnswerIsReplaced(t *testing.T) {
 	p := New(1, nil)
 	c := p.take(false)
 	t.Cleanup(c.kill)
-	if out, err := exec.Command("kill", "-STOP", strconv.Itoa(c.cmd.Process.Pid)).CombinedOutput(); err != nil {
-		t.Skipf("a process can't be stopped here: %v, %s", err, out)
+	if err := storetest.Freeze(c.cmd.Process); err != nil {
+		storetest.SkipOrFail(t, fmt.Sprint("a process can't be stopped here: ", err))
 	}
 	c.patience = 100 * time.Millisecond
 	p.idle <- c

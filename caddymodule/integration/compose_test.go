@@ -59,7 +59,11 @@ func TestComposeFiles(t *testing.T) {
 		t.Run(file, func(t *testing.T) { checkCompose(t, file) })
 	}
 	c := readCompose(t, "../../store/compose.yaml")
-	for _, upstream := range balancedNodes.FindAllString(c.Configs["balancer"].Content, -1) {
+	upstreams := balancedNodes.FindAllString(c.Configs["balancer"].Content, -1)
+	if len(upstreams) != 2 {
+		t.Errorf("the balancer sends to %v", upstreams)
+	}
+	for _, upstream := range upstreams {
 		if c.Services[strings.TrimSuffix(upstream, ":80")].Build == nil {
 			t.Errorf("the balancer sends to %s, which is no node", upstream)
 		}

@@ -307,8 +307,14 @@ func readPlan(t *testing.T, file string) plan {
 // what flows ask stores for changes them.
 func TestStories(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.txt")
+	if len(files) < 4 {
+		t.Error("there are only", files)
+	}
 	for _, file := range files {
-		text, _ := os.ReadFile(file)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
 		script, before, _ := strings.Cut(string(text), "\n\n")
 		failures, story := simulate(t, readPlan(t, file), true, false)
 		story, _, _ = strings.Cut(story, mended)
