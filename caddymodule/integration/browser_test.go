@@ -53,7 +53,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path), chromedp.NoSandbox, // root can't use the sandbox
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"), // no requests to the internet
-		chromedp.Flag("force-prefers-reduced-motion", true), chromedp.WSURLReadTimeout(patience))
+		chromedp.Flag("force-prefers-reduced-motion", true), chromedp.Flag("accept-lang", "en-US"), chromedp.WSURLReadTimeout(patience))
 	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ := chromedp.NewContext(allocator)
 	return ctx, chromedp.Do(ctx)
