@@ -73,7 +73,7 @@ func verifyCaptcha(ctx context.Context, c *session.Call, response string) (once 
 		once, ok = c.Keys.VerifyWork(c.Company.Code, work.Bits(), response, c.Now)
 		return once, ok, nil
 	}
-	ok, err = session.Ask(ctx, session.AskLimit, func(ctx context.Context) (bool, error) {
+	ok, err = session.Ask(ctx, &c.Attempt, session.AskLimit, func(ctx context.Context) (bool, error) {
 		return c.Company.Captcha.Verify(ctx, response, c.Address)
 	})
 	if err != nil {

@@ -99,7 +99,11 @@ func TestWhatCouldNotBeDoneIsNoTry(t *testing.T) {
 			if name == "a defect" {
 				want = wire.ErrService
 			}
-			for range 3 * b.company.Limits.LoginsPerAddress.N {
+			tries := b.company.Limits.LoginsPerAddress.N // a plugin is asked no more often
+			if name == "a busy node" || name == "a store" {
+				tries *= 3
+			}
+			for range tries {
 				if c.path != "auth/checkcredentials" {
 					body = c.body(b)
 				}
@@ -117,6 +121,41 @@ func TestWhatCouldNotBeDoneIsNoTry(t *testing.T) {
 			}
 			if refusal(err).Reason != "limit.logins" {
 				t.Errorf("got %v, although the logins are used up", err)
+			}
+		})
+	}
+}
+
+// A plugin that does not answer, perhaps because it throttles, is asked at most twice as often
+// as the limit of the address allows.
+func TestAPluginThatFailsIsNotFlooded(t *testing.T) {
+	for name, c := range map[string]struct {
+		path string
+		body func() object
+		set  func(*harness, plugin)
+	}{
+		"captcha of a recovery": {"auth/recovery/recover", func() object { return recovery(nil) }, func(b *harness, p plugin) { b.company.Captcha = p }},
+		"captcha of a password": {"auth/checkcredentials", func() object { return credentials(object{"captcha_response": "any"}) }, func(b *harness, p plugin) {
+			b.company.Captcha, b.company.Limits.CaptchaAfter = p, new(0)
+		}},
+		"provider": {"auth/oauth", func() object { return grant(nil) }, func(b *harness, p plugin) {
+			b.company.OAuth[2] = tenant.OAuth{Provider: p, RedirectURIs: []string{callback}}
+		}},
+		"former system": {"auth/checkcredentials", func() object { return credentials(nil) }, func(b *harness, p plugin) {
+			b.update(true, func(a *record.Account) { a.PasswordHash = record.ExternalPassword })
+			b.company.Migrate = p
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			b.company.Limits.LoginsPerAddress.N = 5
+			asked := 0
+			c.set(b, func(context.Context) error { asked++; return errDown })
+			for range 50 {
+				_, _ = b.serve(c.path, "", c.body())
+			}
+			if asked != 10 {
+				t.Errorf("it was asked %d times, want 10", asked)
 			}
 		})
 	}

@@ -85,10 +85,8 @@ func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before
 	if !due {
 		before()
 	}
-	logins := c.company.budget("logins " + c.origin())
-	logins.add(m.now, c.company.Limits.LoginsPerAddress)
+	c.company.budget("logins "+c.origin()).add(m.now, c.company.Limits.LoginsPerAddress)
 	if due {
-		c.undo = logins.giveBack
 		m.captcha(c)
 		before()
 	}

@@ -32,11 +32,10 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 		grants[grant] = m.now
 	}
 	spend(c.company.grants)
-	logins := c.company.budget("logins " + c.address)
-	logins.add(m.now, c.company.Limits.LoginsPerAddress)
+	c.company.budget("logins "+c.address).add(m.now, c.company.Limits.LoginsPerAddress)
 	spend(m.grants) // another company's provider may have got it
 	if c.broken {
-		logins.giveBack()
+		m.giveBack(c)
 		refuse("service.unavailable")
 	}
 	user, _, _ := strings.Cut(grant, " ")

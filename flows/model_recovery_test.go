@@ -21,9 +21,7 @@ func (m *model) recover(c *modelCall) modelAnswer {
 	}
 	t := m.shown(c.company, a, c.loginID)
 	m.mayLogIn(c)
-	logins := c.company.budget("logins " + c.origin())
-	logins.add(m.now, c.company.Limits.LoginsPerAddress)
-	c.undo = logins.giveBack
+	c.company.budget("logins "+c.origin()).add(m.now, c.company.Limits.LoginsPerAddress)
 	switch method {
 	case tenant.ByPhone:
 		m.windowOpen("lock.codes", &t.codes, c.company.Limits.WrongCodes)

@@ -111,7 +111,6 @@ type modelCall struct {
 	broken  bool          // gateways and providers don't answer
 	got     modelAnswer
 	session *modelSession // the token's session, once it is found valid
-	undo    func()        // gives back what the call took, if a provider does not answer
 	device  *modelDevice  // the known device that the client is, once that is clear
 
 	captchaDue bool // after a right password
@@ -319,6 +318,15 @@ func (m *model) mayLogIn(c *modelCall) {
 	m.windowOpen("limit.logins", c.company.budget("logins "+c.origin()), c.company.Limits.LoginsPerAddress)
 }
 
+// giveBack takes a login off the address, since a provider did not answer. It does so for as
+// many as the address may make.
+func (m *model) giveBack(c *modelCall) {
+	if back := c.company.budget("given back to " + c.origin()); !back.full(m.now, c.company.Limits.LoginsPerAddress) {
+		back.add(m.now, c.company.Limits.LoginsPerAddress)
+		c.company.budget("logins " + c.origin()).giveBack()
+	}
+}
+
 // failed counts a failure of the address.
 func (m *model) failed(c *modelCall) {
 	c.company.budget("address "+c.origin()).add(m.now, c.company.Limits.FailuresPerAddress)
@@ -424,7 +432,7 @@ func (m *model) captcha(c *modelCall) {
 	used, ok := m.captchas[response]
 	switch {
 	case c.broken && strings.TrimSpace(response) == response:
-		c.undo()
+		m.giveBack(c)
 		refuse("service.unavailable")
 	case !strings.HasPrefix(response, "good"), strings.TrimSpace(response) != response,
 		ok && m.now.Before(used.Add(time.Hour)): // providers reject it after minutes

@@ -115,7 +115,7 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 			return err == nil
 		},
 	}
-	user, err := session.Ask(ctx, session.AskLimit, func(ctx context.Context) (tenant.OAuthUser, error) {
+	user, err := session.Ask(ctx, &c.Attempt, session.AskLimit, func(ctx context.Context) (tenant.OAuthUser, error) {
 		return config.Provider.Exchange(ctx, grant)
 	})
 	switch {

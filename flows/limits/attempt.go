@@ -54,6 +54,7 @@ type Attempt struct {
 
 	counted []string           // names of the address's counters that this attempt charges
 	taken   [][]record.Counter // what GiveBack refunds, one element for each charge
+	limited bool               // GiveBack refunds less
 	waited  time.Duration      // for its turns at hashing
 }
 
@@ -189,6 +190,10 @@ func (at *Attempt) Took(counters ...record.Counter) {
 // compared, or a message was given to a gateway.
 func (at *Attempt) Worked() { at.taken = nil }
 
+// NotAnswered says that a plugin was asked and failed, so GiveBack refunds less: a provider
+// that throttles must not get more requests for it.
+func (at *Attempt) NotAnswered() { at.limited = true }
+
 // GiveBack is GiveBackAll if err, the outcome of the attempt, says that the node was too
 // busy for the work, or that a store or provider did not answer or has a defect.
 func (at *Attempt) GiveBack(ctx context.Context, err error) {
@@ -199,13 +204,15 @@ func (at *Attempt) GiveBack(ctx context.Context, err error) {
 
 // GiveBackAll refunds what the attempt took. A client that hangs up gets nothing back. An
 // address gets back at most wideFactor times its limit, because what a try leaves in the
-// store is bounded by that.
+// store is bounded by that, and once its limit if a plugin failed.
 func (at *Attempt) GiveBackAll(ctx context.Context) {
 	if len(at.taken) == 0 || ctx.Err() != nil {
 		return
 	}
 	if bound := at.Company.Limits.LoginsPerAddress; bound != tenant.Unlimited {
-		bound.N *= wideFactor
+		if !at.limited {
+			bound.N *= wideFactor
+		}
 		if at.Counters.Charge(ctx, at.Now, at.perAddress("given-back", bound)...) != nil {
 			return
 		}

@@ -5,20 +5,25 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 // AskLimit is how long a captcha or provider may take that does not give up by itself.
 const AskLimit = time.Minute
 
-// Ask asks a plugin, for at most limit, even if the client hangs up. A panic is an error.
-func Ask[T any](ctx context.Context, limit time.Duration, ask func(context.Context) (T, error)) (answer T, err error) {
+// Ask asks a plugin for an attempt, for at most limit, even if the client hangs up. A panic is
+// an error.
+func Ask[T any](ctx context.Context, at *limits.Attempt, limit time.Duration, ask func(context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	err = panics.Contain(func() (err error) {
 		answer, err = ask(ctx)
 		return err
 	})
+	if err != nil {
+		at.NotAnswered()
+	}
 	return answer, notByClient(err)
 }
 

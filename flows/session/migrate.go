@@ -32,5 +32,5 @@ func (p *Passwords) verifyExternally(ctx context.Context, at *limits.Attempt, a 
 			question.LoginIDs = append(question.LoginIDs, id)
 		}
 	}
-	return Ask(ctx, verifyTimeout, func(ctx context.Context) (bool, error) { return at.Company.Migrate.VerifyPassword(ctx, question) })
+	return Ask(ctx, at, verifyTimeout, func(ctx context.Context) (bool, error) { return at.Company.Migrate.VerifyPassword(ctx, question) })
 }
