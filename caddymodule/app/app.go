@@ -83,7 +83,7 @@ type App struct {
 	SessionsRaw json.RawMessage `json:"sessions,omitempty" caddy:"namespace=mnemogate.sessions inline_key=module"`
 
 	// The most authorized sessions that this node remembers, so that it need not
-	// read them from the store for each request. A session takes about 150 bytes,
+	// read them from the store for each request. A session takes about 160 bytes,
 	// allocated when it is first used. The least recently used sessions are
 	// forgotten first. A smaller number takes effect at the next restart. Default:
 	// 250000.

@@ -302,8 +302,8 @@ says how to list the next. --all lists all of them.
 
 --status, --contains, --role, --locked and --no-second-factor select accounts,
 which must match all of them. --contains ignores case, and spaces in a part of a
-phone, as in '600 12'. --no-second-factor finds accounts with no way to give a
-code, and no passkey or OAuth identity to log in with instead.
+phone, as in '600 12'. --no-second-factor finds accounts without a phone, app
+or backup codes, and with no passkey or OAuth identity to log in with instead.
 
 With hardened, the list leaves out the locks of login ids, which 'account show'
 has, and --locked does not find them.`,

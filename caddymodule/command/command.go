@@ -59,8 +59,9 @@ With --json, answers are JSON, one object per line, and errors are JSON on
 standard error.
 
 The exit status is 0 if the command succeeded, 1 if it failed, 2 if there is no
-such account or company, 3 if another account has the login id, mnemocode or
-identity, and 4 if the server or one of its stores did not answer.`,
+such account or company, 3 if the present state does not allow it, such as a
+login id that another account has, and 4 if the server or one of its stores did
+not answer.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.Example = `  $ caddy mnemogate account add alice --email alice@example.com --password
   $ caddy mnemogate account unlock alice@example.com
