@@ -225,7 +225,7 @@ func TestStreamsOutlastAStoreThatFailsForAMoment(t *testing.T) {
 	outage := errors.New("connection refused")
 	// inQuiet repeats f while the machine pauses, because its pauses count as the store's.
 	inQuiet := func(t *testing.T, f func() error) {
-		for range 5 {
+		for range 50 {
 			done, paused := make(chan struct{}), make(chan time.Duration)
 			go func() {
 				var longest time.Duration

@@ -268,8 +268,8 @@ func TestACodeGoesThroughTheNextGateway(t *testing.T) {
 	slow := guesttest.Serve(t, http.HandlerFunc(guesttest.Hang))
 	healthy := newWebhookSink(t)
 	company := strings.Replace(roomy, "sms_per_account 1000/10m", "sms_per_account 2/10m", 1)
-	for _, g := range [][2]string{{"dead", nobodyListens(t)}, {"slow", slow.URL}, {"healthy", healthy.URL}} {
-		company += fmt.Sprintf("sms webhook %s {\nname %s\nsecret %s\ntimeout 1s\n}\n", g[1], g[0], smsSecret)
+	for _, g := range [][3]string{{"dead", nobodyListens(t), "1s"}, {"slow", slow.URL, "1s"}, {"healthy", healthy.URL, "5s"}} {
+		company += fmt.Sprintf("sms webhook %s {\nname %s\nsecret %s\ntimeout %s\n}\n", g[1], g[0], smsSecret, g[2])
 	}
 	for i := range logins {
 		company += account(fmt.Sprint("user-", i), fmt.Sprintf("phone +370600000%02d\nsecond_factor", i))

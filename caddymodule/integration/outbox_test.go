@@ -504,7 +504,7 @@ func TestAReceiverThatIsGone(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
 	patient := newReceiver(t)
-	config := siteConfig{company: r.events("") + "captcha off", more: "company umbra {\napi_key other-key\ncaptcha off\n" + patient.events("") + "}\n"}
+	config := siteConfig{company: r.events("") + "captcha off", more: "company umbra {\napi_key other-key\ncaptcha off\n" + strings.Replace(patient.events(""), "500ms", "20s", 1) + "}\n"}
 	s := startSite(t, config)
 	s.run("one that asks for time", func(t *testing.T) { aReceiverAsksForTime(t, s, patient) })
 	r.behave(func(told) int { return http.StatusGone })

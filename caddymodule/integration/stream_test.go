@@ -12,6 +12,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A flowing is an open stream that receives data every 50 ms.
@@ -96,11 +97,14 @@ func (f *flowing) lives(t *testing.T) {
 // isCut waits for the end of the stream and checks that it does not look complete.
 func (f *flowing) isCut(t *testing.T) {
 	t.Helper()
-	select {
-	case <-f.ended:
-	case <-time.After(3 * time.Second): // many times the stream_recheck
-		t.Fatalf("%s was not cut", f.kind)
-	}
+	storetest.Eventually(t, 3*time.Second, "end of "+f.kind, func() bool { // many times the stream_recheck
+		select {
+		case <-f.ended:
+			return true
+		default:
+			return false
+		}
+	})
 	if f.err == io.EOF && f.kind != "WebSocket" {
 		t.Errorf("%s looks whole", f.kind)
 	}
