@@ -32,6 +32,35 @@ func (b *harness) asUser(token string, change func(*manage.Self) error) error {
 	return self.EndChange(b.t.Context(), err)
 }
 
+// Strangers who begin recoveries keep nobody from a new email, nor a new user from a welcome.
+func TestRecoveriesUseUpNoOtherMails(t *testing.T) {
+	for _, hardened := range []bool{false, true} {
+		b := newHarness(t)
+		b.company.Hardened = hardened
+		token := b.sessionIn(record.Authorized)
+		recoveries := func() {
+			for range b.company.Limits.MailsPerAccount.N {
+				b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+			}
+			b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+			settle(b.Service)
+		}
+		recoveries()
+		send := func(s *manage.Self) error {
+			_, _, err := s.SendOwnContact(t.Context(), record.Email, "new@example.com")
+			return err
+		}
+		for range b.company.Limits.MailsPerAccount.N {
+			must(t, b.asUser(token, send))
+		}
+		if err := b.asUser(token, send); refusal(err).Reason != "limit.mails" {
+			t.Errorf("after as many codes as the limit: got %v", err)
+		}
+		b.update(true, func(a *record.Account) { a.PasswordHash, a.Identities = "", nil })
+		b.welcome()
+	}
+}
+
 // A right code makes its change even if a store does not answer at first, or the change was
 // stored and its revocation failed.
 func TestARightCodeForAContactCanBeSentAgain(t *testing.T) {

@@ -45,7 +45,8 @@ func (at *Attempt) ContactMails(email string) []record.Counter {
 	return append(at.personalBudget("limit.mails", email, rate), at.perAddress("limit.mails", rate)...)
 }
 
-// AccountMails returns the budget of an account's mails.
+// AccountMails returns the budget of an account's mails. The argument names their type, too, so
+// that recoveries, which strangers can begin, use up no other.
 func (at *Attempt) AccountMails(account string) []record.Counter {
 	return at.budget("limit.mails", account, at.Company.Limits.MailsPerAccount)
 }
