@@ -552,12 +552,44 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.waits(`document.querySelector('#said').textContent === ''`)
 	scene("security-password") // the login is fresh for only 20 seconds
 	b.is(`document.querySelector('#current') !== null`)
-	for name, told := range map[string]string{"password-unsure": "security.unsure", "passkey-refused": "offer.cancelled", "session-over": ""} {
+	for name, told := range map[string]string{"password-unsure": "notice.lost.password", "passkey-refused": "offer.cancelled", "session-over": ""} {
 		scene("security-" + name)
 		if got := b.eval(`[...document.querySelectorAll('.done')].map(({ textContent }) => textContent).join('')`); got != pageTexts()[told] {
 			t.Errorf("%s says %q", name, got)
 		}
 	}
+	scene("security-tokens")
+	b.chooses("security.tokens.create")
+	b.eval(`document.querySelectorAll('#methods input')[1].click()`)
+	speak("fr")
+	b.waits(`document.querySelectorAll('#methods input')[1]?.checked && document.querySelector('h1').textContent === 'Connexion et sécurité'`)
+	for _, wanted := range []string{"security-required twostep", "security-contacts-none phone-remove"} { // what can't be done has no dialog
+		name, dialog, _ := strings.Cut(wanted, " ")
+		b.opens(addresses[slices.Index(names, name)] + "#" + dialog)
+		b.is(`document.querySelector('#screen .main') === null`)
+	}
+
+	// What has changed while the page was open
+	changes := func(name, what string) {
+		b.eval(`import('/preview/scenes.js').then(({ scenes }) => {
+			const scene = scenes[` + quote(name) + `];
+			const fails = (status, error_code) => ({ status, error_code });
+			const answers = (route, answer) => { scene.answers = { ...scene.answers, [route]: answer }; };
+			` + what + `
+		})`)
+	}
+	scene("security-twostep-off") // a proxy's 404 does not say that it is off
+	changes("security-twostep-off", `answers('me/second_factor', fails(404))`)
+	b.submits()
+	b.tells("twostep", "security.unsure")
+	scene("security-session-over")
+	changes("security-session-over", `answers('me/sessions/b', fails(404))`)
+	b.chooses("security.sessions.end")
+	b.tells("sessions", "error.network")
+	scene("security-app-remove")
+	changes("security-app-remove", `answers('me/totp', fails(409, 'request.validation.failed'))`)
+	b.submits()
+	b.tells("app", "error.superseded")
 }
 
 // Every mail in every language fits into the narrowest window, loads nothing, and has

@@ -26,7 +26,7 @@ function toLogin(dialog, needed) {
 }
 
 // Someone who has just logged in for a change should have the time to make it.
-let soon = 30_000;
+let soon = 3 * 60_000; // an app has to be installed, a mail has to come
 
 // needed returns what the login page must raise the session to before a change.
 const needed = () => factors.mfaMissing ? 'mfa' : Date.now() + soon > freshUntil && 'fresh';
@@ -83,14 +83,14 @@ const typed = {
 
 function fail(section, dialog, error, asks) {
   const { code, reason, retryAfter } = error;
-  if (!asks && dialog && dialog === opened && ['network', 'service.unavailable'].includes(code)) return tell(section, t('security.unsure'), true);
+  if (!asks && dialog && dialog === opened && ['network', 'service.unavailable'].includes(code)) return tell(section, t(dialog === 'password' ? 'notice.lost.password' : 'security.unsure'), true);
   if (reason === 'too_old') return toLogin(dialog, 'fresh');
   if (reason === 'mfa') return toLogin(dialog, 'mfa');
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
   const [input, invalid, conflict] = typed[dialog] ?? [];
   const typing = input && !sent && code === 'request.validation.failed' && error.status === 400;
   const own = typing ? t(invalid)
-    : conflict && error.status === 409 ? t(conflict)
+    : error.status === 409 ? t(conflict ?? 'error.superseded')
     : sent && dialog === 'phone' && code === 'auth.otp.invalid' ? t('security.contact.wrong') // one by mail can be tried again
     : reason === 'lock.disabled' ? config.recovery.length > 0 ? t('security.password.disabled', { choice: t('recover.offer') }) : t('lock.support') // a change needs it
     : textOf(error);
@@ -141,10 +141,10 @@ const refresh = () => load().catch((error) => {
 });
 
 // change makes a change, loads what there is now, and closes the dialog. What is not
-// there any more needs no change.
+// there any more needs no change, but a proxy's 404 does not say that.
 const change = (section, dialog, work, text) => act(section, dialog, async () => {
   const done = await work().then(() => text, (error) => {
-    if (error.status !== 404) throw error;
+    if (error.status !== 404 || error.code === 'network') throw error;
   });
   await refresh();
   close(section, done);
@@ -160,7 +160,7 @@ const cancel = (section) => button(t('security.cancel'), () => acting || close(s
 // opens returns a button that opens a dialog. It is red for what destroys. of is the id of
 // the element of a list that it is for.
 const opens = (section, dialog, text, { destroys = false, of } = {}) => el('button', {
-  type: 'button', class: destroys ? 'quiet danger' : 'quiet', 'aria-describedby': of, onclick: () => acting || open(section, dialog),
+  id: `opens-${dialog}`, type: 'button', class: destroys ? 'quiet danger' : 'quiet', 'aria-describedby': of, onclick: () => acting || open(section, dialog),
 }, text);
 
 // row shows something, with what can be done about it beside it.
@@ -566,7 +566,7 @@ async function begin() {
   if (wanted) soon = Math.min(soon, 500 * factors.freshFor); // self_service may be shorter
   if (!visible().includes(section) || needed()) return;
   if (wanted === 'app') return enrol();
-  if (section !== 'sessions') open(section, wanted);
+  document.getElementById(`opens-${wanted}`)?.click(); // there is none for what the user can't do
 }
 
 await languages(async () => {
@@ -574,7 +574,9 @@ await languages(async () => {
   if (config) footer(config.links);
   if (!factors) return $('main').dataset.screen === 'failed' ? begin() : undefined;
   const typed = [...screen.querySelectorAll('input[id], select')].map(({ id, value }) => [id, value]);
+  const may = $('#methods :checked')?.value;
   showAll();
+  if (may) $(`#methods [value='${may}']`).checked = true;
   for (const [id, value] of typed) restore(document.getElementById(id), value);
 });
 await seen();
