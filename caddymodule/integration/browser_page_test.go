@@ -609,6 +609,16 @@ func browserForgetsWhoLoggedOut(t *testing.T, s *site) {
 	b.fillsIn("frank", testPassword)
 	b.isUser("frank")
 	b.waits(`location.pathname === '/'`)
+
+	// Who has logged out is not named to the next user, even if a step-up has begun before.
+	b.open(s.URL + "/acme/login?fresh=1")
+	b.sees("login", idField)
+	b.open(s.URL + "/acme/login?return_to=/home")
+	b.sees("already", ".stack")
+	b.chooses("logout.submit")
+	b.isTold("notice.logout.done")
+	b.fillsIn("alice@example.com", testPassword)
+	b.isUser("alice")
 }
 
 // A code that can't be replaced still works. A browser with the session of another
@@ -668,6 +678,20 @@ func TestBrowserGoesBack(t *testing.T) {
 	b.enters("password", testPassword)
 	b.sees("code", codeField)
 	b.reloads("code", codeField)
+
+	// Back while the page can't find out the step
+	b.startsWith(`{
+		const { fetch } = globalThis;
+		globalThis.fetch = (...request) => sessionStorage.offline && request[0].endsWith('/v2/session') ? Promise.reject(new TypeError('offline')) : fetch(...request);
+	}`)
+	b.eval(`void (sessionStorage.offline = 'yes')`)
+	b.reloads("failed", ".alert")
+	b.eval(`void setTimeout(() => history.back())`)
+	b.waits(`!history.state?.mnemogate`)
+	b.eval(`void sessionStorage.removeItem('offline')`)
+	b.submits()
+	b.sees("code", codeField)
+
 	back("login", idField)
 	b.eval(`document.querySelector('#remember').click()`)
 	b.fillsIn("carol@example.com", testPassword)
@@ -680,6 +704,11 @@ func TestBrowserGoesBack(t *testing.T) {
 	}
 	b.open(s.URL + "/acme/login?fresh=1")
 	b.sees("login", idField)
+	b.enters("login", "carol@example.com")
+	b.sees("password", passwordField)
+	b.eval(`Object.keys(sessionStorage).filter((name) => /^mnemogate http\S+$/.test(name)).forEach((name) => { sessionStorage[name] = '{"token": "over"}'; })`)
+	b.enters("password", testPassword)
+	b.isTold("notice.login.fresh") // carol is logged in, but not anew
 	b.enters("login", "carol@example.com")
 	b.sees("password", passwordField)
 	b.logsOut(s) // of the session, not only of the login that has begun

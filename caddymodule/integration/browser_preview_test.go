@@ -590,6 +590,27 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	changes("security-app-remove", `answers('me/totp', fails(409, 'request.validation.failed'))`)
 	b.submits()
 	b.tells("app", "error.superseded")
+	scene("login-passkeys")
+	changes("login-passkeys", `
+		answers('passkey/options', fails(404, 'request.validation.failed'));
+		scene.config = { passkeys: false };`)
+	b.chooses("login.passkey")
+	b.isAlerted("error.request.validation.failed")
+	b.is(`document.querySelector('.stack').textContent.includes(` + quote(pageTexts()["login.passkey"]) + `) === false`)
+	scene("password") // bob has logged in in another tab
+	changes("password", `
+		answers('auth/checkpassword', fails(401, 'auth.token.expired'));
+		Object.assign(scene, { session: { ...scenes.already.session, user: 'bob' }, cookie: true });`)
+	b.enters("password", "right")
+	b.shows("h1", "already.heading")
+	b.is(`document.querySelector('.who b').textContent === 'bob'`)
+
+	// What an extension puts into a form
+	scene("password-wrong")
+	b.eval(`document.querySelector('#screen form').append(document.createElement('input'), Object.assign(document.createElement('input'), { name: '2fa' }))`)
+	b.enters("password", "wrong")
+	b.waits(`document.querySelector('[name="2fa"]') === null`)
+	b.shows("#password-error", "error.auth.password.invalid")
 }
 
 // Every mail in every language fits into the narrowest window, loads nothing, and has

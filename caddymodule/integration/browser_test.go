@@ -560,6 +560,17 @@ func TestBrowserReloadsAStepUp(t *testing.T) {
 	sent(6)
 	enters(b)
 	b.isUser("gina")
+
+	// Nor is a step-up without an SMS one of another session. The page says why it asks again.
+	b.open(s.URL + "/acme/login?fresh=1")
+	b.sees("stepup-password", passwordField)
+	b.holds(s, s.login("alice@example.com"))
+	b.enters("password", testPassword)
+	b.isAlerted("error.superseded")
+	b.waits(`document.querySelector('.who b').textContent === 'alice@example.com'`)
+	b.enters("password", testPassword)
+	b.waits(`location.pathname === '/'`)
+	b.isUser("alice")
 }
 
 // A browser may load a page before the user opens it, or in a tab that nobody looks at. That

@@ -8,7 +8,7 @@ import { configOf, keep, key, languages, remembered, seen, tab } from './frame.j
 import { returnTo } from './returnto.js';
 import { Journey, linkIn } from './journey.js';
 import { canOffer, createSilently, offer } from './passkey.js';
-import { screens, changed, noFactor, deadLink, going, login, logout, loggedOut, openLink, recover, takes, unconfirmed, useBackupCode } from './screens.js';
+import { appDigits, screens, changed, noFactor, deadLink, going, login, logout, loggedOut, openLink, recover, takes, unconfirmed, useBackupCode } from './screens.js';
 
 // The token of a link and the parameters from a provider are removed from the address
 // before anything else. The address to go to after the login stays, so that a reload
@@ -94,7 +94,7 @@ const page = {
     screen.removeAttribute('aria-busy');
     $('main').dataset.screen = this.made.name;
     entitle(this.made.heading);
-    for (const [name, value] of Object.entries(entered)) restore(screen.querySelector(`input#${name}`), value);
+    for (const [name, value] of Object.entries(entered)) restore(document.getElementById(name), value);
     say('');
     const notice = error ? null : this.made.notice ?? (make === screenOf(step) && step.notice && t(`notice.${step.notice}`));
     if (notice) note(notice);
@@ -116,6 +116,7 @@ const page = {
     if (this.busy || to > journey.at || byLink) return journey.travel(journey.at - to);
     const can = ({ make, turn, loginId }) => turn === this.turn || make === recover || make === screens.checkpassword && loginId;
     const { make, turn, loginId } = await journey.settle(to, can) ?? {};
+    if (!step) return; // begin still finds it out
     if (make && turn === this.turn) return this.show(step, { screen: make });
     this.act(async () => {
       const start = await step.cancel?.() ?? client.start();
@@ -183,6 +184,7 @@ const page = {
     this.unanswered = undefined;
     if (step.notice === 'logout.done') {
       this.unchoose();
+      keep('former', '');
       await aim();
     }
     this.typed = from === screens.checkpassword || this.typed && from !== login;
@@ -213,13 +215,19 @@ const page = {
       error.reason = 'lost.step';
     }
     const code = $('#code', screen);
-    // With all its digits, only the step-up can be what is invalid: it may be done.
-    const whole = step.phone && code?.value.replace(/\P{Nd}/gu, '').length === this.config.otp.length;
+    // Unless digits of a code are missing, only the step-up can be what is invalid: it may be
+    // done, or one of a session before.
+    const whole = !code || code.value.replace(/\P{Nd}/gu, '').length === (step.phone ? this.config.otp.length : appDigits);
     const over = make === screens.stepup && error.code === 'request.validation.failed' && (whole || this.unanswered === make);
     if (code && (over || [401, 403, 429].includes(error.status))) code.value = ''; // it does not work again
     if (over || made.renews?.(error)) {
       try {
-        if (over) return await this.arrive(await raise('code.resent', step.factor));
+        if (over) {
+          const why = t(this.unanswered === make ? 'reason.lost.step' : 'error.superseded');
+          const next = await raise('code.resent', step.factor);
+          await this.arrive(next);
+          return void (next.state === 'stepup' && !next.phone && alert(why));
+        }
         const renewed = this.sent(await step.renewOTP());
         this.show(renewed, { screen: make, error: error.code === 'auth.otp.invalid' ? undefined : error });
         if (error.code !== 'auth.disclaimer.invalid') return;
@@ -228,11 +236,12 @@ const page = {
       } catch (second) {
         if (!(second instanceof MnemogateError)) throw second;
         if (over && second.step?.state === 'authorized') second.step = step;
-        second.before = textOf(error);
+        second.before = over ? null : textOf(error);
         error = second;
       }
     }
-    if (step.state === 'authorized' && error.code === 'superseded') return this.go();
+    // Another tab has logged in, maybe as somebody else. A page that needs a new login begins anew.
+    if (step.state === 'authorized' && error.code === 'superseded') return fresh || mfa ? location.reload() : this.show(step);
     await this.renew(error, step);
     if (step.state !== this.step.state) this.turn++;
     const dead = make === openLink && ['auth.token.invalid', 'auth.token.expired'].includes(error.code);
@@ -261,7 +270,7 @@ const page = {
   // the error concerns.
   complain(error) {
     const { code, reason, retryAfter, before } = error;
-    const of = fieldOf(error, fields) ?? (code === 'request.validation.failed' ? $('.code, #login', screen)?.name : undefined); // what can't be one
+    const of = fieldOf(error, fields) ?? (code === 'request.validation.failed' && error.status !== 404 ? $('.code, #login', screen)?.name : undefined); // what can't be one
     const name = of === 'disclaimers' ? $('#disclaimers input:not(:checked), #disclaimers input', screen)?.id : of;
     const ways = this.ways(error);
     const said = reason === 'lock.disabled' && this.config.recovery.length === 0 ? t('lock.support') : textOf(error);
