@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -226,6 +227,9 @@ func TestACommandThatThereIsNotFails(t *testing.T) {
 // one.
 func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 	t.Parallel()
+	if signal.Ignored(syscall.SIGHUP) { // by nohup, and then by commands that tests run
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	for args, brokenOff := range map[string]string{
 		"backup --output ":                "the backup was interrupted, and there is no file",
 		"export --company acme --output ": "is not complete",
