@@ -169,9 +169,9 @@ type Limits struct {
 	FailuresPerAddress Rate `json:"failures_per_address,omitzero"`
 
 	// Logins and recoveries from one address (of IPv6 as above): compared passwords,
-	// passkeys and codes for OAuth providers, right or wrong, and recoveries. An
-	// attempt over the limit costs no hash and no call to a provider, and stores
-	// nothing. Raise it if many users share an address. Can be `unlimited`. Default:
+	// wrong captchas, passkeys and codes for OAuth providers, right or wrong, and
+	// recoveries. An attempt over the limit costs no hash and no call to a provider,
+	// and stores nothing. Raise it if many users share an address. Can be `unlimited`. Default:
 	// `60/1m`.
 	LoginsPerAddress Rate `json:"logins_per_address,omitzero"`
 
@@ -205,7 +205,8 @@ type Limits struct {
 	// or, if that is not set, a calling code. Default: `unlimited`.
 	SMSPerCountry Rate `json:"sms_per_country,omitzero"`
 
-	// Mails with a link or code per account, or `unlimited`. Default: `3/1h`.
+	// Mails of each kind (with a recovery link, a welcome link or a code) per account, or
+	// `unlimited`. Default: `3/1h`.
 	MailsPerAccount Rate `json:"mails_per_account,omitzero"`
 
 	// Authorized sessions that an account can have at once. One more revokes the
