@@ -318,7 +318,7 @@ export interface StepUp extends WithToken {
   checkPassword(password: string): Promise<Authorized>;
   /** Lets the browser ask for a passkey. Fails with the browser's `DOMException` as `askPasskey` does. */
   usePasskey(options?: { signal?: AbortSignal }): Promise<Authorized>;
-  /** Returns the session as it is. Nothing is sent. */
+  /** Leaves the step-up, and asks the server for the session as it is. No code is sent. */
   cancel(): Promise<Step>;
 }
 
@@ -327,7 +327,7 @@ export interface Authorized extends WithToken {
   /** How the user has proved who they are, with `mfa` for two factors. Empty if this client has not asked: see `resume`. */
   authMethods: string[];
   profileMnemocode: string;
-  /** What to call the user on a screen: the email, login name or masked phone. Null unless `resume` returned this step. */
+  /** What to call the user on a screen: the email, login name or masked phone. Null after a login, until `resume` returns it. */
   user: string | null;
   /**
    * The device's token if this login made the company remember the device; otherwise null.
@@ -460,7 +460,7 @@ export interface IssuedToken {
 
 export interface Passkey {
   id: string;
-  /** Text of the user. Show it as text, not as markup. */
+  /** Text of the user or of a client. Show it as text, not as markup. */
   name: string;
   /** Whether it exists on other devices, too. */
   backedUp: boolean;

@@ -55,7 +55,6 @@ const page = {
   former: undefined, // who was logged in before
   stuck: false, // whether the account has no second factor for this path
   stuckBy: {}, // the error that said so
-  relogin: () => relogin(),
 
   // other begins the login of another user, who chooses anew.
   async other() {

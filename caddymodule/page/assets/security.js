@@ -53,9 +53,10 @@ async function act(section, dialog, work, asks = false) {
 }
 
 // Somebody else may have logged in in another tab. A change that is made here would be that
-// user's, so it waits until it is clear that the user is the same.
-// The page loads anew then.
+// user's, so it waits until it is clear that the user is the same. If not, the page loads
+// anew.
 let other;
+
 // look reports whether the user is another one.
 async function look() {
   if (!user || document.hidden) return false;
