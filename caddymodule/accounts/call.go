@@ -212,7 +212,7 @@ func (c *Call) serveOnce(route Route, lines []string) error {
 		return &Error{Status: http.StatusUnprocessableEntity, Field: flows.IdempotencyKeyHeader, Message: "it came with another body; send the same bytes again, or another key"}
 	}
 	if err == nil {
-		c.App.CountReplay(replayed)
+		app.CountReplay(replayed)
 		answer.Send(c.W, kept, replayed)
 	}
 	return err
@@ -281,10 +281,8 @@ func (c *Call) actor() string {
 // Param returns a parameter of the route's pattern.
 func (c *Call) Param(name string) string { return c.params[name] }
 
-// mnemocode returns the mnemocode in the path.
 func (c *Call) mnemocode() string { return c.params["mnemocode"] }
 
-// refuse writes an error response.
 func (c *Call) refuse(err error) {
 	refusal := asError(err)
 	if p, ok := errors.AsType[*panics.Error](err); ok && c.App != nil {

@@ -65,7 +65,8 @@ func (c *Call) removeIdentity() error {
 	return c.done(err)
 }
 
-// one returns the account that a list is asked for by an identity or login id, if it is.
+// one returns the account that a list is asked for by its identity or login id, with no ID if
+// there is none. asked is false for a list of several.
 func (c *Call) one() (a record.Account, asked bool, err error) {
 	byIdentity := c.query.Has("provider_id") || c.query.Has("subject")
 	byLoginID := c.query.Has("login_id")

@@ -33,10 +33,10 @@ const (
 )
 
 // importLines imports one account from each line. It answers while it reads: a line
-// for each line that failed or deserves a warning, and the counts at the end. An account
-// that exists is skipped or, with update=true, changed as by PATCH, which needs the right to
-// write. So a client can send an interrupted import again from the start. With verbose=true
-// the response also has a line for each skipped line and each warning.
+// for each line that failed, and the counts at the end. An account that exists is skipped or,
+// with update=true, changed as by PATCH, which needs the right to write. So a client can send
+// an interrupted import again from the start. With verbose=true the response also has a line
+// for each skipped line and each warning.
 func (c *Call) importLines() error {
 	update, err := c.boolean("update")
 	if err != nil {

@@ -231,7 +231,6 @@ func (c *Call) list() error {
 // filters are the query parameters that select accounts.
 var filters = []string{"status", "contains", "role", "locked", "no_second_factor", "updated_since", "password_set"}
 
-// searchOf returns the filters of a query.
 func searchOf(query url.Values) (match record.Match, err error) {
 	part := query.Get("contains")
 	match = record.Match{Status: record.Status(query.Get("status")), Part: part, Role: query.Get("role")}
@@ -264,7 +263,6 @@ func searchOf(query url.Values) (match record.Match, err error) {
 	return match, err
 }
 
-// limitOf returns the query parameter limit.
 func limitOf(query url.Values) (int, error) {
 	if !query.Has("limit") {
 		return api.DefaultPage, nil

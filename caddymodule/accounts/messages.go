@@ -15,7 +15,6 @@ import (
 // maxWait is how long a request may wait for a message.
 const maxWait = 30 * time.Second
 
-// messages lists captured messages.
 func (c *Call) messages() error {
 	if company := c.admin.Company; !captured.Of(company.SMS) && !captured.Of(company.Mail) {
 		return &Error{Status: http.StatusNotFound, Field: "company", Message: "the company captures no messages: configure sms capture or mail capture"}

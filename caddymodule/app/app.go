@@ -53,18 +53,17 @@ const (
 	// seedAgainAfter is how long to wait before configured accounts are created
 	// again that the store could not take.
 	seedAgainAfter = 5 * time.Second
-	// A config that was replaced keeps its stores while its requests are served. It
-	// keeps them for at least keepAtLeast, which is how long the old server waits
-	// for the first request of a new connection (http.Server.Shutdown), and for at
-	// most keepAtMost.
+	// A config that was replaced keeps its stores while its requests are served: for
+	// keepAtLeast, which is how long the old server waits for the first request of a new
+	// connection (http.Server.Shutdown), and then for keepAtMost at most.
 	keepAtLeast  = 5 * time.Second
 	keepAtMost   = time.Minute
 	defaultCache = 250_000
 
 	// validated is the cause with which caddy validate cancels the context of a
-	// valid configuration. The apps of such a configuration are never started, and
-	// Caddy tells them in no other way that it is valid. With another text, caddy
-	// validate no longer tells of an app that no site uses.
+	// valid configuration. It never starts the apps of such a configuration, and
+	// tells them in no other way that it is valid. If Caddy changes the text, caddy
+	// validate no longer warns of an app that no site uses.
 	validated = "validation complete"
 
 	defaultAuditKeep = caddy.Duration(30 * 24 * time.Hour)
@@ -85,13 +84,14 @@ type App struct {
 	// The most authorized sessions that this node remembers, so that it need not
 	// read them from the store for each request. A session takes about 160 bytes,
 	// allocated when it is first used. The least recently used sessions are
-	// forgotten first. A smaller number takes effect at the next restart. Default:
-	// 250000.
+	// forgotten first. 1000 to 100000000; a smaller number than before takes effect at the
+	// next restart. Default: 250000.
 	Cache int `json:"cache,omitempty"`
 
 	// How long events stay in the history of an account; at least `1h`. Each account
-	// keeps its newest hundred events of the kinds that strangers can cause, and its
-	// newest hundred of the other kinds. Default: `30d`.
+	// keeps its newest hundred events of the kinds that strangers can cause, the newest
+	// twenty of each kind that a user's session can repeat, and the newest hundred of the
+	// others. Default: `30d`.
 	AuditKeep caddy.Duration `json:"audit_keep,omitempty"`
 
 	// The policies that companies inherit.
@@ -121,7 +121,7 @@ type App struct {
 	notedMu     sync.Mutex                   // guards noted
 	noted       []Weakness                   // what the handlers found
 	forwarded   []record.ProfileField        // requested by handlers, which are all provisioned before Start
-	opened      map[[sha256.Size]byte]string // names of the keys for the accounts API, by hash
+	keyNames    map[[sha256.Size]byte]string // of the keys for the accounts API, by hash
 	keys        []Keys                       // of the handlers of the accounts API
 	selfService []func(company string) bool  // whom the handlers with self_service serve
 	startCalled bool                         // Start was called
@@ -176,7 +176,7 @@ func (a *App) provision(ctx caddy.Context) error {
 	a.watcher = newWatcher(ctx)
 	a.storage = ctx.Storage
 	a.servers = map[*caddyhttp.Server]bool{}
-	a.opened = map[[sha256.Size]byte]string{}
+	a.keyNames = map[[sha256.Size]byte]string{}
 	if err := a.registerMetrics(ctx); err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func (a *App) Allows(key [sha256.Size]byte, right, company string) bool {
 // unused reports what is configured and no site uses. Call it after all handlers are
 // provisioned.
 func (a *App) unused() (found []Weakness) {
-	if len(a.servers) == 0 && len(a.opened) == 0 {
+	if len(a.servers) == 0 && len(a.keyNames) == 0 {
 		return []Weakness{{Directive: "mnemogate", At: a.Source.Line(""), Weakness: guest.Weakness{
 			Message: "no site has the directive mnemogate: nobody can log in, and nothing is guarded",
 			Advice:  "write it into the site, before its reverse_proxy",
@@ -399,7 +399,8 @@ func (a *App) Later(f func()) {
 	}()
 }
 
-// drain waits until the service is no longer in use, keepAtMost has passed, or Caddy exits.
+// drain waits for keepAtLeast, and then until the service is no longer in use, for keepAtMost
+// at most. It ends at once if Caddy exits.
 func (a *App) drain() {
 	for began := time.Now(); !caddy.Exiting(); {
 		if used := time.Since(began); used > keepAtLeast && (a.calls.Load() == 0 || used > keepAtLeast+keepAtMost) {

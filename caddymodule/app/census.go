@@ -13,8 +13,8 @@ import (
 
 // This file finds problems in the stored accounts.
 
-// takeStock logs what the stores are and have, and warns of what may be wrong with that. It
-// does not report a store that does not answer.
+// takeStock logs where the stores are and how many accounts they have, and warns of what may
+// be wrong there. It does not report a store that does not answer.
 func (a *App) takeStock(ctx context.Context) {
 	_ = panics.ContainLogged(a.log, "looking at the stores", func() error {
 		text, empty, err := a.Inventory(ctx)
@@ -81,8 +81,8 @@ func placeOf(s *PooledStore) (place string, created bool) {
 	return s.Module, false
 }
 
-// Deaf returns why this node receives no revocations from others, or nil. At its start, it
-// waits for the first sign of them.
+// Deaf returns why this node receives no revocations from others, or nil. It waits for a
+// second, because a node that has just started has received nothing yet.
 func (a *App) Deaf(ctx context.Context) error {
 	last := a.stores[len(a.stores)-1]
 	for range 20 {

@@ -74,7 +74,8 @@ type Company struct {
 
 // Account is an account that is created at start. It is not created if it exists or
 // was deleted before, and it is never overwritten. Every field is optional. Nobody
-// can log in to an account that has neither a password nor a phone.
+// can log in to an account that has neither a password nor a phone nor an identity,
+// unless a recovery gives it a password first.
 type Account struct {
 	// The primary phone number, in international format.
 	Phone string `json:"phone,omitempty"`

@@ -63,7 +63,6 @@ var disclaimerTexts = []struct {
 
 func asRead(text string) error { return guest.CheckNoPlaceholder(text, "write it as users read it") }
 
-// parse parses the block of a disclaimer.
 func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
 	options := map[string]func() error{}
 	var names []string

@@ -120,8 +120,8 @@ func eachField(e record.Event, f func(name string, value any)) {
 // wanted reports whether a handler is subscribed to events with this name.
 func (w *watcher) wanted(name string) bool { return w.events != nil && w.events.ShouldEmit(name) }
 
-// run emits observed events until ctx ends. Call it when the config runs. If a handler has
-// not returned drainFor after that, its context ends. Otherwise the context never ends, so
+// run emits observed events until ctx ends. Call it when the config runs. If a handler still
+// runs drainFor after the end of ctx, its own context ends. Otherwise that never ends, so
 // that commands that handlers have started in the background can finish.
 func (w *watcher) run(ctx context.Context) {
 	if events, err := w.ctx.AppIfConfigured("events"); err == nil {

@@ -22,7 +22,7 @@ import (
 // A Symptom is a Weakness that users may notice now.
 type Symptom struct {
 	Weakness
-	Failed bool // they do notice it
+	Failed bool // users do notice it
 }
 
 // A watched is a sign of a symptom: the series of a metric whose label has a value.
@@ -30,8 +30,8 @@ type watched struct {
 	directive    string
 	metric       prometheus.Collector
 	label, value string  // empty for all series
-	least        float64 // so many are a symptom
-	share        float64 // if they are this share of the company's; 0 for any
+	least        float64 // this many are a symptom
+	share        float64 // and must be at least this share of all of the company's
 	failed       bool
 	what, advice string
 }
@@ -63,7 +63,7 @@ var symptoms = []watched{
 	{"logs", lostLines, "", "", 1, 0, true, "lines were lost", "make room on the disk of the log, or see what reads it"},
 }
 
-// A sum counts series of a company, and those of them that a watched is about.
+// A sum adds up the series of a company: all of a metric, and those that a watched is about.
 type sum struct{ hits, all float64 }
 
 func (w watched) read() map[string]sum {
@@ -97,7 +97,7 @@ func (w watched) read() map[string]sum {
 	return counts
 }
 
-// sampleEvery is the age at which a sample is followed by the next.
+// sampleEvery is how long after a sample the next one is taken.
 const sampleEvery = 2 * time.Minute
 
 // A sample is what was read at a time; zero at the start of the process.

@@ -110,8 +110,8 @@ func (a *App) SharedKeys() (found []Weakness) {
 // SharedWith reports what else a key for the accounts API opens. It compares the key
 // with those that it was asked about before and with the companies' API keys.
 func (a *App) SharedWith(name string, key [sha256.Size]byte) (found []guest.Weakness) {
-	if other, taken := a.opened[key]; !taken {
-		a.opened[key] = name
+	if other, taken := a.keyNames[key]; !taken {
+		a.keyNames[key] = name
 	} else if other != name {
 		found = append(found, guest.Weakness{
 			Message: "key " + other + " of another site is the same: the audit log can't tell whose it was",

@@ -141,12 +141,11 @@ func IsEmpty(body []byte) bool {
 // Challenge is a WWW-Authenticate, or its beginning (RFC 6750, section 3).
 const Challenge = `Bearer realm="mnemogate"`
 
-// retrySpread is over how much time clients come back that got 503 at once.
+// retrySpread is the time over which clients that got 503 at once come back.
 const retrySpread = 3 * time.Second
 
-// SetRetryAfter sets the header Retry-After of an answer. With 429 it is when the limit
-// ends. With 503 it is at least the time, and exactly the time if that is the client's own, as
-// when its budget opens again.
+// SetRetryAfter sets the header Retry-After of an answer. With 503 it adds up to retrySpread
+// to a time of at most wire.RetrySoon, since many clients may have got the same.
 func SetRetryAfter(header http.Header, status int, after time.Duration) {
 	if status == http.StatusServiceUnavailable && after <= wire.RetrySoon {
 		after += rand.N(retrySpread)

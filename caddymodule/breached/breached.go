@@ -69,7 +69,7 @@ func (l *List) Open() (tenant.Breached, error) {
 	return opened, err
 }
 
-// Check is Open, but does not read the directory.
+// Check refuses the URL of a server that Open would refuse. Open refuses the rest.
 func (l *List) Check() error {
 	if !l.remote() {
 		return nil

@@ -73,7 +73,6 @@ func matchersOf(r caddyhttp.Route) (sets caddyhttp.MatcherSets) {
 	return sets
 }
 
-// same reports whether matchers are the same.
 func same(a, b caddyhttp.MatcherSets) bool {
 	return slices.EqualFunc(a, b, func(a, b caddyhttp.MatcherSet) bool { return slices.EqualFunc(a, b, sameMatcher) })
 }
@@ -163,7 +162,6 @@ var changesNothing = map[string]bool{
 	"copy_response_headers": true, "encode": true, "file_server": true, "log_append": true, "push": true, "request_body": true, "templates": true, "timeouts": true, "tracing": true,
 }
 
-// handlersOf returns a route's handlers.
 func handlersOf(r caddyhttp.Route) (handlers []any) {
 	for _, h := range r.Handlers {
 		handlers = append(handlers, h)

@@ -175,7 +175,8 @@ func upstreams(_ facts, v *visit) []way {
 	return v.guarded
 }
 
-// exposed returns gates, and a way by which guarded requests come to an upstream with others.
+// exposed is gates but, at an upstream that open requests reach, too, returns one way by which
+// guarded requests come there.
 func exposed(f facts, v *visit) []way {
 	if guarded, open, _ := f.application(v); open && guarded != nil {
 		return guarded[:1]

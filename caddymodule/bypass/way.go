@@ -34,8 +34,8 @@ type step struct {
 	paths    caddyhttp.MatchPath   // one of them matches from here on; nil for any path
 	strip    string                // the prefix that is removed
 	add      string                // the prefix that is added; paths are those with it
-	lost     bool                  // the path may be any other from here on, or any of paths
-	file     bool                  // and it is that of a file
+	lost     bool                  // the path may be any from here on, or any of paths if that is not nil
+	file     bool                  // the path is that of a file
 	remade   bool                  // all that matchers depend on may change
 	marked   bool                  // headers and variables may change
 }
@@ -208,7 +208,7 @@ func rewriting(h *rewrite.Rewrite) *step {
 	return s
 }
 
-// isUnknown reports whether the last step makes of a path nobody knows what.
+// isUnknown reports whether nobody knows what the last step makes of a path.
 func (y steps) isUnknown() bool { return y[len(y)-1].lost && y[len(y)-1].paths == nil }
 
 // makes reports whether the last step makes paths that a pattern matches.
@@ -220,7 +220,7 @@ func (y steps) makes(pattern string) bool {
 // as steps before it show, or those after it up to a change.
 func (y way) isWithin(patterns []string, after steps) bool {
 	uncovered := func(path string) bool {
-		return !slices.ContainsFunc(patterns, func(pattern string) bool { return covers(pattern, path) })
+		return !slices.ContainsFunc(patterns, func(pattern string) bool { return includes(pattern, path) })
 	}
 	shows := func(s *step) bool { return s.paths != nil && !slices.ContainsFunc(s.paths, uncovered) }
 	for _, s := range slices.Backward(y.steps[:y.since]) {
@@ -332,9 +332,9 @@ func meet(a, b string) bool {
 	return begins(a, b) || begins(b, a)
 }
 
-// covers reports whether a pattern matches all paths that another one matches. It may be wrong
-// only in saying no.
-func covers(pattern, other string) bool {
+// includes reports whether a pattern matches all paths that another one matches. It may be
+// wrong only in saying no.
+func includes(pattern, other string) bool {
 	begin, ok := strings.CutSuffix(strings.ToLower(pattern), "*")
 	return strings.EqualFold(pattern, other) || ok && begin == literal(begin) && strings.HasPrefix(literal(other), begin)
 }
@@ -345,7 +345,7 @@ func leaves(none caddyhttp.MatcherSets, set caddyhttp.MatcherSet) bool {
 	left := func(path string) bool {
 		misses := func(m any) bool {
 			if paths, ok := m.(*caddyhttp.MatchPath); ok {
-				return !slices.ContainsFunc(*paths, func(pattern string) bool { return covers(pattern, path) })
+				return !slices.ContainsFunc(*paths, func(pattern string) bool { return includes(pattern, path) })
 			}
 			return !slices.ContainsFunc(set, func(other any) bool { return sameMatcher(m, other) })
 		}

@@ -1,7 +1,7 @@
 // Package captcha contains the built-in captcha plugins, one file for each kind:
-// siteverify, which Turnstile, hCaptcha and reCAPTCHA use; pow; static, for tests; and
-// off. To add a captcha, write a tenant.Captcha and register it as
-// mnemogate.captcha.<name>; see package guest.
+// siteverify, which Turnstile, hCaptcha and reCAPTCHA use; pow; and static, for tests. To
+// add a captcha, write a tenant.Captcha and register it as mnemogate.captcha.<name>; see
+// package guest.
 package captcha
 
 import (

@@ -1,7 +1,8 @@
 // Package command implements the command caddy mnemogate. It is an HTTP client of the
 // accounts API and knows nothing else about the server. Exceptions are restore, which
-// writes the file of a store, and sandbox, which runs Caddy itself. See connect.go for how
-// it finds the server. The other files have one group of commands each.
+// writes the file of a store, page, which serves its preview itself, and sandbox, which runs
+// Caddy itself. See connect.go for how it finds the server. The other files have one group of
+// commands each.
 package command
 
 import (
@@ -276,7 +277,6 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// printError prints an error.
 func (c *cli) printError(e *cliError) {
 	switch {
 	case e.message == "":

@@ -51,7 +51,6 @@ type csvRecords struct {
 	columns []string
 }
 
-// newCSVRecords returns the records of r.
 func newCSVRecords(r io.Reader) (*csvRecords, error) {
 	buffered := bufio.NewReader(r)
 	begin, _ := buffered.Peek(buffered.Size()) // an error is reported by the read below

@@ -58,7 +58,7 @@ func logRefusal(r *http.Request, err error) {
 }
 
 // noteRefused adds to the access log whose request was refused, if its session is authorized.
-// What the session was not enough for is also an event.
+// If the session is not enough for the request, it also emits an event.
 func (h *Handler) noteRefused(r *http.Request, found record.Session, err error) {
 	if found.State != record.Authorized {
 		return

@@ -1,6 +1,6 @@
-// Package gate decides what happens to a request: an auth route or the OpenAPI
-// document answers it, the gate refuses it, or it passes to the application. Start
-// at Handler.ServeHTTP. File path.go finds out what a path asks for, guard.go
+// Package gate decides what happens to a request: it answers the request itself (an auth
+// route, a page), refuses it, or passes it to the application. Start at
+// Handler.ServeHTTP. File path.go finds out what a path asks for, guard.go
 // decides which requests pass, and stream.go passes them on and cuts long answers when
 // their session ends. Package identity has the identity headers, and package paths the
 // rules for paths.
@@ -44,7 +44,7 @@ import (
 func init() {
 	caddy.RegisterModule(Handler{})
 	httpcaddyfile.RegisterHandlerDirective("mnemogate", parseHandler)
-	// mnemogate must run before any directive that answers a request or proxies it.
+	// mnemogate must run before any directive but redir that answers a request or proxies it.
 	httpcaddyfile.RegisterDirectiveOrder("mnemogate", httpcaddyfile.Before, "basic_auth")
 }
 
@@ -59,7 +59,7 @@ const (
 // token of an authorized session, or with its cookie. The application then finds the
 // user in headers that no client can set. The handler answers a request without a
 // valid token with JSON and status 400, 401 or 403, or 503 if a store does not
-// answer.
+// answer. With `login_page`, it sends a browser to that page instead.
 //
 // Every request must pass this handler exactly once before it reaches the
 // application. Routes can bypass it, with a matcher or by running reverse_proxy
@@ -93,7 +93,8 @@ type Handler struct {
 	// only paths that begin with its code. Default: false.
 	RequireAPIKey bool `json:"require_api_key,omitempty"`
 
-	// The largest body that an auth route reads, in bytes. Default: 16384.
+	// The largest body that mnemogate's own routes on this site read, in bytes: 1024 to
+	// 1048576. Default: 16384.
 	MaxBody int64 `json:"max_body,omitempty"`
 
 	// The origins whose pages may call this site, such as `https://app.example.com`.
@@ -372,7 +373,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 	switch {
 	case bodies.IsEarly(r): // its address may be forged, and limits count for addresses
 		h.refuse(w, r, wire.ErrEarlyData)
-	case h.mayRepeat(r, t):
+	case mayRepeat(r, t):
 		h.serveOnce(w, r, t)
 	default:
 		h.respond(w, r, t)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -30,7 +31,7 @@ func (a *attempt) accept() {
 }
 
 // mayRepeat reports whether a request has an Idempotency-Key that counts.
-func (h *Handler) mayRepeat(r *http.Request, t target) bool {
+func mayRepeat(r *http.Request, t target) bool {
 	switch {
 	case r.Header[flows.IdempotencyKeyHeader] == nil:
 		return false
@@ -87,7 +88,7 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 			return answer.Kept(t.once.accepted)
 		})
 		if err == nil {
-			h.app.CountReplay(replayed)
+			app.CountReplay(replayed)
 			answer.Send(w, kept, replayed)
 		}
 		return err

@@ -18,7 +18,8 @@ import (
 // A redactedLog logs a request that had tokens among its protocols, or whose answer says
 // who the user is. Caddy copies a request's headers for its logs before any handler runs,
 // and hides neither. So this handler suppresses Caddy's own entry and writes one without
-// them. For a handshake it writes a line with its own logger instead.
+// them. For a handshake it writes a line with its own logger instead. An error, which Caddy
+// does not get, has such a line in any case.
 type redactedLog struct {
 	handler   *Handler
 	request   *http.Request // as the client sent it, without the tokens
@@ -80,7 +81,7 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 	why, _ := caddyhttp.GetVar(r.Context(), refusedVar).(refused)
 	actor, _ := caddyhttp.GetVar(r.Context(), actorVar).(string)
 	if err != nil || l.handshake && l.loggers != nil {
-		l.handler.log.Info("a WebSocket handshake with a token among its protocols; this line replaces its entry in the access log",
+		l.handler.log.Info("a request with a token among its WebSocket protocols; if it is a handshake, the access log has no entry of it",
 			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", originalURL(r).EscapedPath(), "user_agent", session.KeptUserAgent(r.UserAgent()),
 			"status", w.Status(), "user_id", user, "error_code", why.code, "reason", why.reason, "ref", why.ref, "actor", actor, "duration", took, "error", err)
 	}

@@ -152,9 +152,9 @@ func (s *stream) end(err error) {
 	}
 }
 
-// ask asks once, for as long as stream_recheck allows but at least for a while, since
-// the whole process may have been held up before. It also returns how long ago that
-// time was over if the store did not answer.
+// ask asks once, until stream_recheck is over but for at least the time least, since the
+// whole process may have been held up before. If the store did not answer, late is how much
+// longer than that it took.
 func (s *stream) ask(least time.Duration) (late time.Duration, err error) {
 	asked := time.Now()
 	until := s.confirmed.Add(s.recheck)

@@ -18,7 +18,7 @@ func (t *Trial) In(ctx context.Context) context.Context {
 }
 
 // TrialOf returns the trial that a message belongs to, or nil for a real message. A
-// sender may set it before it returns. doctor works without them.
+// sender may set its Answer before it returns; doctor works without.
 func TrialOf(ctx context.Context) *Trial {
 	t, _ := ctx.Value(trialKey{}).(*Trial)
 	return t

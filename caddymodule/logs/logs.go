@@ -26,7 +26,7 @@ const patience = time.Second
 var (
 	stuck  atomic.Int64 // lines whose output has taken longer than patience, and has not taken them yet
 	lost   atomic.Uint64
-	untold atomic.Int64 // of those that were lost, the ones that no line has told
+	untold atomic.Int64 // lost lines that no later line has reported yet
 )
 
 // Stuck reports whether the output of a log has stalled.

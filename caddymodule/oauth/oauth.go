@@ -222,9 +222,9 @@ func (c *oauthClient) validate(what string) error {
 	return guest.CheckTimeout(what, c.Timeout)
 }
 
-// returns warns of a redirect_uri to which browsers send codes over plain http (RFC 9700,
+// redirectWeakness reports a redirect_uri to which browsers send codes over plain http (RFC 9700,
 // section 2.6).
-func (c *oauthClient) returns() []guest.Weakness {
+func (c *oauthClient) redirectWeakness() []guest.Weakness {
 	for _, uri := range c.RedirectURI {
 		if u, err := url.Parse(uri); err == nil && u.Scheme == "http" && !guest.Loopback(u.Hostname()) {
 			return []guest.Weakness{{
@@ -340,8 +340,8 @@ var tokenErrorCodes = []string{
 	"bad_verification_code",
 }
 
-// registrationErrors are the other codes there. They say nothing about the code that the
-// client sent: our registration is wrong.
+// registrationErrors are the other codes of RFC 6749, section 5.2, and of GitHub. They say
+// nothing about the code that the client sent: our registration is wrong.
 var registrationErrors = []string{
 	"invalid_client",
 	"unauthorized_client",

@@ -107,7 +107,7 @@ func (p *OAuth2) Endpoint() string { return guest.EndpointOf(p.TokenURL) }
 
 // Weaknesses implements guest.Weak.
 func (p *OAuth2) Weaknesses() []guest.Weakness {
-	return append(guest.HTTPWeakness(p.Insecure, p.AuthorizeURL, p.TokenURL, p.UserinfoURL), p.returns()...)
+	return append(guest.HTTPWeakness(p.Insecure, p.AuthorizeURL, p.TokenURL, p.UserinfoURL), p.redirectWeakness()...)
 }
 
 // Start implements tenant.OAuthAuthorizer.

@@ -170,7 +170,7 @@ func (p *OIDC) Endpoint() string { return guest.EndpointOf(p.Issuer) }
 
 // Weaknesses implements guest.Weak.
 func (p *OIDC) Weaknesses() []guest.Weakness {
-	found := slices.Concat(guest.HTTPWeakness(p.Insecure, p.Issuer), p.returns(), p.expiring(p.now()))
+	found := slices.Concat(guest.HTTPWeakness(p.Insecure, p.Issuer), p.redirectWeakness(), p.expiring(p.now()))
 	if p.Nonce == nonceOff && !p.RequirePKCE { // RFC 9700, section 2.1.1
 		found = append(found, guest.Weakness{
 			Message: "with nonce off, anyone who gets hold of a code of " + p.Name + " can log in with it",

@@ -277,8 +277,8 @@ func newFile(contentType string, content []byte) *file {
 	return f
 }
 
-// packers keeps writers for pages, which are larger than what they pack. Each page is packed
-// anew, so they are quick.
+// packers keeps gzip writers, each of which takes more memory than the page that it packs.
+// Each page is packed anew, so they use the quickest level.
 var packers = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	return w

@@ -99,7 +99,7 @@ func (p *Page) render(v View) ([]byte, error) {
 	texts := p.texts[lang]
 	var body bytes.Buffer
 	err = html.Execute(&body, map[string]any{
-		"Lang": lang, "Dir": direction(lang), "Title": cmp.Or(p.title, v.Name), "Untitled": p.untitled, "Kind": v.Kind, "Company": v.Company,
+		"Lang": lang, "Dir": direction(lang), "Title": cmp.Or(p.title, v.Name), "Untitled": p.untitled, "Kind": v.Kind,
 		"Files": p.filesAt(v.Base, v.Company), "Modules": scripts(v.Kind), "Images": p.files, "Styled": p.styled(),
 		"Key": v.Key, "Cookie": v.Cookie, "Links": p.configs[lang].Links, "Config": template.JS(config),
 		"Texts": template.JS(p.files[textsFile(v.Kind, lang)].plain), "Heading": texts[v.Kind+".heading"], "Unscripted": texts["noscript"], "Slow": texts["loading.slow"],

@@ -10,8 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
-// readCountries returns the countries as +370. It leaves alone what is none, which
-// checkCountries refuses.
+// readCountries returns the prefixes in the form of +370. It returns what is none as it is,
+// and checkCountries refuses it.
 func readCountries(countries []string) []string {
 	read := slices.Clone(countries)
 	for i, s := range read {
@@ -20,7 +20,7 @@ func readCountries(countries []string) []string {
 	return read
 }
 
-// checkCountries refuses prefixes of phones that an option must not have.
+// checkCountries refuses what is no prefix of phones, what appears twice, and all beside others.
 func checkCountries(countries []string) error {
 	countries = readCountries(countries)
 	for i, s := range countries {

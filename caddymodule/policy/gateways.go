@@ -94,7 +94,7 @@ func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage
 	return guest.ParseModule(d, namespace, raw)
 }
 
-// checkGateways refuses countries that no phone has.
+// checkGateways refuses names with placeholders, and countries that no phone has.
 func (p *Policy) checkGateways() error {
 	const advice = "write the name as metrics and the log should have it"
 	for i, g := range p.SMS {

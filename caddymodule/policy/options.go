@@ -25,7 +25,7 @@ const (
 // package tenant, has its manual, and DefaultPolicy its default.
 type Option struct {
 	Block  string
-	Syntax string            // unlimited in it allows a rate to be that
+	Syntax string            // a rate may be unlimited only if this ends in it
 	Of     func(*Policy) any // a *tenant.Duration, a *int, a **int, whose value may be 0, or a *tenant.Rate
 	Works  Span              // the values that work; of a rate, its numbers
 	Source string            // the standard that bounds it and its section; empty for none

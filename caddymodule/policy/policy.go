@@ -49,12 +49,13 @@ type Policy struct {
 
 	// The gateways for SMS, in the order in which they are asked. The next one is asked
 	// if one can't be reached, does not answer in time, or answers 429 or 5xx; any other
-	// answer is final. All together take at most 10 s, and one that failed is asked last
+	// answer is final. Several together take at most 10 s, and one that failed is asked last
 	// for 30 s. Default: none; users then can't log in or recover access by phone.
 	SMS []SMSGateway `json:"sms,omitempty"`
 
-	// The gateways for mails, in the order in which they are asked, as those for SMS.
-	// Default: none; users then can't recover access by mail.
+	// The gateways for mails, in the order in which they are asked, as those for SMS. Of
+	// `smtp`, a reply of 5xx to the recipient or to the mail is final. Default: none; users
+	// then can't recover access by mail.
 	Mail []MailGateway `json:"mail,omitempty"`
 
 	// The module that receives an event for each change of an account, so that a

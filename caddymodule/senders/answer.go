@@ -21,7 +21,7 @@ var answerWord = regexp.MustCompile(`[^\s"'<>{}()\[\],:;]+`)
 // shown returns the beginning of a gateway's answer for a log. It removes words that
 // repeat four letters or digits in a row of the request, since the request contains
 // codes, links, phones and the gateway's keys. It also removes words that may be an
-// encoding of the request, and single digits.
+// encoding of the request, and words of up to three letters and digits that have a digit.
 func shown(answer []byte, sent ...string) string {
 	answer = answer[:min(len(answer), maxShown)]
 	told := lettersAndDigits(strings.Join(sent, " "))

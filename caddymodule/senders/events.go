@@ -36,7 +36,8 @@ func init() {
 //
 // Each event is stored with the change that it reports, and delivered at least once.
 // The events of one account arrive in order. A failed delivery is retried for three
-// days, after delays that double, up to 10m.
+// days, after delays that double, up to 10m, or as long as Retry-After asks after 429 or
+// 503, up to 1h. After 410, this node sends none until caddy reload --force.
 type EventsWebhook struct {
 	webhook
 

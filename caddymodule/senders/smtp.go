@@ -68,8 +68,8 @@ type SMTP struct {
 	// server's certificate. Default: the system's.
 	CA string `json:"ca,omitempty"`
 
-	// How many connections to the server may be open at once. Further mails wait, within
-	// `timeout`. Notices leave one of them to other mails. Default: 3.
+	// How many connections to the server may be open at once, 1 to 1000. Further mails wait,
+	// within `timeout`. Notices leave one of them to other mails. Default: 3.
 	MaxConns int `json:"max_conns,omitempty"`
 
 	// The time limit for sending one mail, at most 1m. Default: 5s.
@@ -414,7 +414,6 @@ func (s *SMTP) client(conn net.Conn, ascii bool) (*mail.Client, error) {
 	return mail.NewClient(s.host, options...)
 }
 
-// mechanisms lists the login methods.
 func (s *SMTP) mechanisms() []mail.SMTPAuthType {
 	if s.TLS == tlsOff {
 		return []mail.SMTPAuthType{mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlainNoEnc, mail.SMTPAuthLoginNoEnc}

@@ -1,8 +1,8 @@
-// Package senders contains the built-in plugins that deliver SMS and mails to users,
-// and events to backends, one file for each kind: webhook, smtp, events, and log for
-// tests. To add a gateway, write a message.Sender and register it as
-// mnemogate.sms.<name> or mnemogate.mail.<name>; for events write a guest.EventsModule.
-// See package guest.
+// Package senders contains the built-in plugins that deliver SMS and mails to users
+// (webhook.go, smtp.go and, for tests, log.go and capture.go), deliver events to backends
+// (events.go) and ask an old system about passwords (migrate.go). To add a gateway, write a
+// message.Sender and register it as mnemogate.sms.<name> or mnemogate.mail.<name>; for
+// events write a guest.EventsModule. See package guest.
 package senders
 
 import (
@@ -74,8 +74,8 @@ type webhook struct {
 	// The time limit for the gateway's answer, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// How many requests to the gateway may be open at once. Further ones wait, within
-	// `timeout`. Notices leave one of them to other messages. Default: 32.
+	// How many requests to the gateway may be open at once, 1 to 1000. Further ones wait,
+	// within `timeout`. Notices leave one of them to other messages. Default: 32.
 	MaxConns int `json:"max_conns,omitempty"`
 
 	// More headers of the request, by name. Their values may contain placeholders.

@@ -27,10 +27,10 @@ type Postgres struct {
 	// since they fall back to plaintext.
 	DSN string `json:"dsn"`
 
-	// The maximum number of connections of this node. Default: 8.
+	// The maximum number of connections of this node, 1 to 10000. Default: 8.
 	MaxConns int `json:"max_conns,omitempty"`
 
-	unverified string // see store.Postgres.Unverified
+	unverified string // see postgres.Store.Unverified
 }
 
 // CaddyModule returns the Caddy module information.

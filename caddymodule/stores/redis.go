@@ -76,15 +76,15 @@ func (r *Redis) Provision(caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("sessions redis: %w", err)
 	}
-	if host := r.open(); host != "" && !r.Insecure {
+	if host := r.withoutTLS(); host != "" && !r.Insecure {
 		return fmt.Errorf("sessions redis: anyone on the network path to %s could read and change sessions; write rediss:// or, if you must, add the word insecure after the URLs", host)
 	}
 	return made.Close()
 }
 
-// open returns the first server on another machine that is used without TLS, or ""
+// withoutTLS returns the first server on another machine that is used without TLS, or ""
 // if there is none. redis.Open has validated the URLs.
-func (r *Redis) open() string {
+func (r *Redis) withoutTLS() string {
 	for _, s := range r.URLs {
 		if u, err := url.Parse(s); err == nil && u.Scheme == "redis" && u.Hostname() != "" && !guest.Loopback(u.Hostname()) {
 			return u.Host
@@ -95,7 +95,7 @@ func (r *Redis) open() string {
 
 // Weaknesses implements guest.Weak.
 func (r *Redis) Weaknesses() []guest.Weakness {
-	host := r.open()
+	host := r.withoutTLS()
 	if host == "" {
 		return nil
 	}

@@ -1,5 +1,5 @@
 // Package stores contains the built-in plugins that configure stores: sqlite,
-// postgres and redis, with one file each. The stores themselves are in package
+// postgres and redis, with one file each. The stores themselves are in the packages below
 // store. To add one, write a guest.StoreModule and register it as
 // mnemogate.accounts.<name> or mnemogate.sessions.<name>.
 package stores

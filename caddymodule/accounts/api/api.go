@@ -212,7 +212,8 @@ type Passkeys struct {
 type Passkey struct {
 	// WebAuthn's credential ID, in base64url.
 	ID string `json:"id"`
-	// The name that the user gave it.
+	// What the user calls it, or else the provider that keeps it, such as 1Password, or
+	// the browser and system.
 	Name string `json:"name"`
 	// The user's other devices have it, too.
 	BackedUp bool `json:"backed_up"`

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Plain reports whether every server reads a path exactly as it is written.
+// Plain reports whether a path has nothing that servers decode, cut off or resolve. See
+// leadsAnywhere for paths that some servers read differently all the same.
 func Plain(p string) bool {
 	for i := range len(p) {
 		switch p[i] {

@@ -33,8 +33,8 @@ func (r *Rules) ParseRole(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// rolesOf returns whether a path needs a role, and the escaped roles that may open it
-// in each way to read it that some rule is about.
+// rolesOf returns whether a path needs a role, and the escaped roles that may open each
+// reading of it that matches a rule.
 func (r *Rules) rolesOf(u *url.URL) (needed bool, roles []string) {
 	if len(r.Role) == 0 {
 		return false, nil

@@ -92,8 +92,8 @@ func (r *Rules) IsPublic(u *url.URL) bool {
 }
 
 // Needs returns what a path needs of a session: the maximum age of its login, or 0 for any
-// age, whether a role may open it, and whether it needs two factors. admits is nil if every
-// role may, and twice if no path needs two factors.
+// age, whether a role may open it, and whether it needs two factors. If admits is nil, every
+// role may open it. If twice is nil, it does not need two factors.
 func (r *Rules) Needs(u *url.URL) (fresh time.Duration, admits func(role string) bool, twice func() bool) {
 	if len(r.Fresh) > 0 {
 		fresh = r.freshOf(readAs(u.EscapedPath()))
