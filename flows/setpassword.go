@@ -3,6 +3,8 @@ package flows
 import (
 	"cmp"
 	"context"
+	"strconv"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -31,6 +33,9 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	if err := c.Company.CheckPassword("new_password", req.NewPassword, a); err != nil {
 		return Reply{}, err
 	}
+	if err := countNewPassword(ctx, c, a); err != nil {
+		return Reply{}, err
+	}
 	if err := s.CheckNotSame(ctx, &c.Attempt, a, req.NewPassword); err != nil {
 		return Reply{}, err
 	}
@@ -54,6 +59,25 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	// new session generation.
 	st.Account.Generation++
 	return issued(c.Enter(ctx, st))
+}
+
+// newPasswords is how many new passwords of an account are compared with the current one
+// within the life of a session.
+const newPasswords = 30
+
+// countNewPassword ends the session of one new password too many, because each takes as much
+// time as a login, and may be a guess at the current one.
+func countNewPassword(ctx context.Context, c *session.Call, a record.Account) error {
+	count := c.Counter("new-passwords", strconv.FormatInt(a.ID, 10), tenant.Rate{N: newPasswords, Per: time.Duration(c.Company.Session.Temporary)})
+	left, err := c.MarkUsed(ctx, count)
+	switch {
+	case err != nil:
+		return err
+	case !left:
+		return cmp.Or(c.Revoke(ctx), error(wire.ErrTokenInvalid))
+	}
+	c.Took(count)
+	return nil
 }
 
 func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.Account, password string) error {

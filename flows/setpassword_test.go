@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -46,5 +47,32 @@ func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 			}
 			b.must("auth/setpassword", token, object{"new_password": strings.Repeat("ﬁ", 64) + strings.Repeat("1", 64)})
 		})
+	}
+}
+
+// Users who may set a password can neither guess at the current one without end, nor make the
+// node hash without end, whichever sessions and addresses they use.
+func TestNewPasswordsOfAnAccountAreCounted(t *testing.T) {
+	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
+		b := newHarness(t)
+		token, other := b.sessionIn(state), ""
+		if state == record.SetPassword {
+			other = b.must("auth/checkcredentials", "", credentials(nil)).SessionToken
+		} else {
+			other = b.sessionIn(state)
+		}
+		hashes := b.countHashes()
+		for i := range 30 {
+			_, err := b.serveAs(code, addressOf(i), "auth/setpassword", token, object{"new_password": password})
+			wantError(t, err, wire.ErrPasswordSame)
+		}
+		for _, token := range []string{token, token, other} {
+			b.wrong(wire.ErrTokenInvalid, "auth/setpassword", token, object{"new_password": "another fine secret"})
+		}
+		if n := hashes.Load(); n != 30 {
+			t.Errorf("%s: %d hashes were computed", state, n)
+		}
+		b.clock.advance(time.Duration(b.company.Session.Temporary))
+		b.must("auth/setpassword", b.sessionIn(state), object{"new_password": "another fine secret"})
 	}
 }
