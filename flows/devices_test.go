@@ -10,6 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
+	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
@@ -273,4 +274,35 @@ func (noDevices) AddDevice(context.Context, string, int64, record.Device, string
 
 func (noDevices) Device(context.Context, string, int64, record.TokenHash) (record.Device, error) {
 	return record.Device{}, errDown
+}
+
+// Addresses of strangers that take all places for hashing leave a known device its turn.
+func TestStrangersLeaveAKnownDeviceItsTurn(t *testing.T) {
+	b := newDevices(t)
+	b.company.Captcha = nil
+	device := b.remembered()
+	b.Hasher = pw.NewHasher(1)
+	busy := make(chan struct{})
+	b.Hasher.Derive = func(hash, secret string) ([]byte, error) { <-busy; return pw.DeriveKey(hash, secret) }
+	_, limit := b.Hasher.Queue()
+	login := func(i int, more object) error {
+		_, err := b.serveAs(code, addressOf(i), "auth/checkcredentials", "", credentials(more))
+		return err
+	}
+	outcomes := make(chan error, limit)
+	for i := range limit {
+		go func() { outcomes <- login(i, nil) }()
+	}
+	for n := 0; n < limit; n, _ = b.Hasher.Queue() {
+		time.Sleep(time.Millisecond)
+	}
+	wantError(t, login(limit, nil), wire.ErrUnavailable)
+	known := make(chan error)
+	go func() { known <- login(0, object{"device_token": device}) }()
+	wantError(t, <-outcomes, wire.ErrUnavailable) // it lost its place
+	close(busy)
+	must(t, <-known)
+	for range limit - 1 {
+		<-outcomes
+	}
 }

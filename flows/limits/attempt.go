@@ -102,7 +102,7 @@ func addressRanges(address string) []string {
 // Turn returns the attempt's turn at hashing. A whole /48 counts as one client.
 func (at *Attempt) Turn() password.Turn {
 	ranges := addressRanges(at.Address)
-	return password.Turn{Company: at.Company.Code, Address: ranges[len(ranges)-1], Waited: &at.waited}
+	return password.Turn{Company: at.Company.Code, Known: at.Device != nil, Address: ranges[len(ranges)-1], Waited: &at.waited}
 }
 
 // wideFactor is how much higher the limit of a /48 is than that of an address.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -27,10 +28,11 @@ const (
 	waitersPerSlot = 128
 )
 
-// A Turn says for whom a hash is computed. Companies take turns and, within a company,
-// the addresses of its clients do.
+// A Turn says for whom a hash is computed. Companies take turns, within a company its known
+// devices and all others, and within these the addresses of clients.
 type Turn struct {
 	Company string
+	Known   bool   // the client is a known device, which strangers' addresses must not crowd out
 	Address string // empty if no client asked for the hash
 	// Patient is for work for which an operator or a backend waits. It comes behind all
 	// other callers, and may wait longer.
@@ -244,7 +246,8 @@ type turns struct {
 const newcomer = 20 * time.Millisecond
 
 // A line holds waiters, who are served in order, or other lines. The line of companies
-// holds a line for each company, which holds one for each address.
+// holds a line for each company, which holds one for known devices and one for all others.
+// These hold one for each address.
 type line struct {
 	name string
 	used time.Duration // by its turns, plus what it is taken to have used when it entered
@@ -262,7 +265,7 @@ type line struct {
 // place was given to another.
 type waiter struct {
 	estimate time.Duration
-	path     []*line // the line of all companies, of its company, of its address
+	path     []*line // from the line of all companies to that of its address
 	granted  chan bool
 }
 
@@ -304,8 +307,9 @@ func (t *turns) enqueue(w *waiter, turn Turn, mayWait bool) bool {
 	if turn.Patient {
 		all = &t.patient
 	}
+	kind := strconv.FormatBool(turn.Known)
 	if all.length == t.slots*waitersPerSlot {
-		other := all.displaced(turn.Company, turn.Address)
+		other := all.displaced(turn.Company, kind, turn.Address)
 		if other == nil {
 			return false
 		}
@@ -313,8 +317,9 @@ func (t *turns) enqueue(w *waiter, turn Turn, mayWait bool) bool {
 		other.granted <- false
 	}
 	company := all.enter(turn.Company)
-	address := company.enter(turn.Address)
-	w.path = []*line{all, company, address}
+	clients := company.enter(kind)
+	address := clients.enter(turn.Address)
+	w.path = []*line{all, company, clients, address}
 	if t.inUse < t.slots {
 		t.inUse++
 		w.begin()
@@ -353,7 +358,7 @@ func (t *turns) release(w *waiter, took time.Duration) {
 	} else {
 		t.inUse--
 	}
-	for _, l := range w.path[:2] {
+	for _, l := range w.path[:3] {
 		l.forget(t.inUse < t.slots)
 	}
 }

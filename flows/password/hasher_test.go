@@ -190,6 +190,7 @@ func TestHasherLetsCompaniesAndAddressesTakeTurns(t *testing.T) {
 		"companies first":    {"a1 a2 a3 a4 b1 b1 b1", "a1 b1 a2 b1 a3 b1 a4"},
 		"addresses of each":  {"a1 a1 a2 b1 b1 b2", "a1 b1 a2 b2 a1 b1"},
 		"one that was empty": {"a1 b1 a1", "a1 b1 a1"},
+		"known devices":      {"a1 a2 a3 b1 b2 a4! a5! b3!", "a1 b1 a4! b3! a2 b2 a5! a3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -197,7 +198,7 @@ func TestHasherLetsCompaniesAndAddressesTakeTurns(t *testing.T) {
 				release := occupy(h)
 				var served []string
 				for _, who := range strings.Fields(c.come) {
-					go h.caller(Turn{Company: who[:1], Address: who[1:2]}).do(t.Context(), 0, func() error { served = append(served, who); return nil })
+					go h.caller(Turn{Company: who[:1], Address: who[1:2], Known: who[2:] == "!"}).do(t.Context(), 0, func() error { served = append(served, who); return nil })
 					synctest.Wait()
 				}
 				release()
@@ -281,7 +282,7 @@ func TestHasherSharesPlacesEvenly(t *testing.T) {
 			t.Errorf("%d and %d wait of two companies", a, b)
 		}
 		for _, address := range []string{"1", "2", "3", "4"} {
-			if n := waiting(all, "a", address); n != waitersPerSlot/8 {
+			if n := waiting(all, "a", "false", address); n != waitersPerSlot/8 {
 				t.Errorf("%d wait of address %s, want %d", n, address, waitersPerSlot/8)
 			}
 		}
@@ -504,7 +505,9 @@ func TestNewAddressesKeepNobodyFromASecondTurn(t *testing.T) {
 				h.turns.mu.Lock()
 				defer h.turns.mu.Unlock()
 				if company := h.turns.all.find(acme.Company); company != nil {
-					most = max(most, len(company.lines))
+					if clients := company.find("false"); clients != nil {
+						most = max(most, len(clients.lines))
+					}
 				}
 			})
 		}
