@@ -245,6 +245,8 @@ func (m *model) checkOTP(c *modelCall) modelAnswer {
 		refuse("request.validation.failed")
 	}
 	m.codeStep(c)
+	m.mayLogIn(c)
+	c.company.budget("logins "+c.origin()).add(m.now, c.company.Limits.LoginsPerAddress)
 	if !slices.Contains(a.backup, backup) {
 		m.wrongCode(c)
 		refuse("auth.backupcode.invalid")

@@ -147,6 +147,8 @@ func (m *model) checkStepUp(c *modelCall) modelAnswer {
 		m.tryApp(c)
 	case "backup":
 		m.codeStep(c)
+		m.mayLogIn(c)
+		c.company.budget("logins "+c.origin()).add(m.now, c.company.Limits.LoginsPerAddress)
 		if !slices.Contains(a.backup, backup) {
 			m.wrongCode(c)
 			refuse("auth.backupcode.invalid")

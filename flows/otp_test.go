@@ -299,3 +299,19 @@ func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	wantStep(t, b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"}), record.Authorized)
 	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), record.Authorized)
 }
+
+// A right backup code that pending disclaimers stop can be sent again, but costs a hash each time.
+func TestBackupCodesAreLoginsOfTheAddress(t *testing.T) {
+	b := harnessWithCodes(t)
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
+	token, _ := b.awaiting()
+	hashes := b.countHashes()
+	got := race(100, func(int) error {
+		_, err := b.serve("auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+		return err
+	})
+	n := b.company.Limits.LoginsPerAddress.N
+	if got["auth.disclaimer.invalid"] != n || got["auth.restricted"] != 100-n || hashes.Load() != int64(n) {
+		t.Errorf("got %v and %d hashes, want %d", got, hashes.Load(), n)
+	}
+}

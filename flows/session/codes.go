@@ -293,10 +293,14 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 	if err != nil {
 		return Step{}, wire.Unavailable("loading the backup codes", err)
 	}
+	if err := c.BeginLogin(ctx); err != nil { // the right code can come again, if other things stop the step
+		return Step{}, err
+	}
 	match, err := c.m.Hasher.Match(ctx, c.Turn(), c.Company.Password.Argon2id, hashes, code)
 	if err != nil {
 		return Step{}, wire.Unavailable("checking the backup code", err)
 	}
+	c.Worked()
 	err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, match != "")
 	if err == nil && match == "" {
 		err = wire.ErrBackupCodeInvalid
