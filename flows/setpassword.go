@@ -65,8 +65,9 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 // within the life of a session.
 const newPasswords = 30
 
-// countNewPassword ends the session of one new password too many, because each takes as much
-// time as a login, and may be a guess at the current one.
+// countNewPassword refuses new passwords of an account after too many, because each takes as
+// much time as a login, and may be a guess at the current one. The route has no error that asks
+// to wait. The session stays, since a request that raced may be about to succeed with it.
 func countNewPassword(ctx context.Context, c *session.Call, a record.Account) error {
 	count := c.Counter("new-passwords", strconv.FormatInt(a.ID, 10), tenant.Rate{N: newPasswords, Per: time.Duration(c.Company.Session.Temporary)})
 	left, err := c.MarkUsed(ctx, count)
@@ -74,7 +75,7 @@ func countNewPassword(ctx context.Context, c *session.Call, a record.Account) er
 	case err != nil:
 		return err
 	case !left:
-		return cmp.Or(c.Revoke(ctx), error(wire.ErrTokenInvalid))
+		return wire.ErrTokenInvalid
 	}
 	c.Took(count)
 	return nil
