@@ -39,6 +39,7 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	if err := s.CheckNotSame(ctx, &c.Attempt, a, req.NewPassword); err != nil {
 		return Reply{}, err
 	}
+	c.Worked() // it was a guess, whatever fails later
 	if err := s.RefuseBreached(ctx, c.Company, "new_password", req.NewPassword); err != nil {
 		return Reply{}, err
 	}

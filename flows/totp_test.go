@@ -108,6 +108,18 @@ func TestAUsedCodeOfANewAppDoesNotCount(t *testing.T) {
 	must(t, confirm(shows(30*time.Second)))
 }
 
+// Nobody counts the codes that a backend passes on, so they are not compared with those of an app
+// in force.
+func TestABackendConfirmsOnlyNewApps(t *testing.T) {
+	b := newHarness(t)
+	shows := b.withApp()
+	for _, code := range []string{"000000", shows(30 * time.Second)} {
+		if _, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, code, ""); !errors.Is(err, manage.ErrNoTOTP) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 // The backup codes that come with a first app are not lost if its sessions end late.
 func TestAnAppIsConfirmedAgain(t *testing.T) {
 	b := newHarness(t)

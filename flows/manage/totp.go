@@ -82,7 +82,10 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 	if err != nil {
 		return record.Account{}, err
 	}
-	pending := cmp.Or(a.TOTPPending, a.TOTP) // a.TOTP if a change that was answered with 503 is repeated
+	pending := a.TOTPPending
+	if pending == "" && ad.isUser() { // a change that was answered with 503 is repeated; ConfirmOwnTOTP counts wrong codes
+		pending = a.TOTP
+	}
 	if pending == "" {
 		return record.Account{}, ErrNoTOTP
 	}

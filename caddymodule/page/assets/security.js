@@ -25,11 +25,13 @@ function toLogin(dialog, needed) {
   location.assign(`login?${needed ? `${needed}=1&` : ''}${new URLSearchParams({ return_to: back })}`);
 }
 
-// Someone who has just logged in for a change should have the time to make it.
-let soon = 3 * 60_000; // an app has to be installed, a mail has to come
+// Someone who has just logged in for a change should have the time to make it. For some, an app
+// has to be installed, or a message has to come.
+let soon = Infinity;
+const time = (dialog) => Math.min(soon, /^(app|email|phone)$/.test(dialog) ? 180_000 : 30_000);
 
 // needed returns what the login page must raise the session to before a change.
-const needed = () => factors.mfaMissing ? 'mfa' : Date.now() + soon > freshUntil && 'fresh';
+const needed = (dialog) => factors.mfaMissing ? 'mfa' : Date.now() + time(dialog) > freshUntil && 'fresh';
 
 // Actions
 
@@ -112,7 +114,7 @@ function tell(section, text, bad = false) {
 // open shows a dialog in its section. If the session is not enough for the change, the
 // user raises it first. A dialog that is open in another section closes.
 function open(section, dialog) {
-  if (needed()) return toLogin(dialog, needed());
+  if (needed(dialog)) return toLogin(dialog, needed(dialog));
   opened = dialog;
   sent = null;
   for (const told of document.querySelectorAll('.done')) told.textContent = '';
@@ -439,7 +441,7 @@ const create = () => act('passkeys', 'passkeys', async () => {
 let enrolment = null;
 
 function enrol() {
-  if (needed()) return toLogin('app', needed());
+  if (needed('app')) return toLogin('app', needed('app'));
   return act('app', 'app', async () => {
     const { secret, qr } = await me.newTOTP();
     const picture = document.importNode(new DOMParser().parseFromString(qr, 'image/svg+xml').documentElement, true);
@@ -564,8 +566,8 @@ async function begin() {
   const wanted = location.hash.slice(1);
   history.replaceState(null, '', location.pathname + location.search);
   const section = wanted.split('-')[0];
-  if (wanted) soon = Math.min(soon, 500 * factors.freshFor); // self_service may be shorter
-  if (!visible().includes(section) || needed()) return;
+  if (wanted) soon = 500 * factors.freshFor; // self_service may be shorter
+  if (!visible().includes(section) || needed(wanted)) return;
   if (wanted === 'app') return enrol();
   document.getElementById(`opens-${wanted}`)?.click(); // there is none for what the user can't do
 }
