@@ -118,7 +118,7 @@ http://:%[3]s {
 			}
 			self_service
 		}
-		reverse_proxy %[8]s
+		reverse_proxy "%[8]s"
 	}
 }
 `

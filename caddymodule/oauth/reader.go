@@ -81,7 +81,10 @@ func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufe
 // thumbprint says does not: the keys come from the provider itself.
 var keyMembers = []string{"kty", "kid", "alg", "use", "crv", "x", "y", "n", "e"}
 
-// usable leaves the keys that can be read, as RFC 7517, section 5, wants. Otherwise
+// maxKeys bounds the work for a signature, which is tried with each key that has its kid.
+const maxKeys = 100
+
+// usable leaves the first keys that can be read, as RFC 7517, section 5, wants. Otherwise
 // go-oidc would refuse all for one that a provider has for others.
 func (s *keySet) usable(text []byte) []byte {
 	var set, usable struct {
@@ -93,7 +96,7 @@ func (s *keySet) usable(text []byte) []byte {
 	var found []issuerKey
 	for _, raw := range set.Keys {
 		var all map[string]json.RawMessage
-		if json.Unmarshal(raw, &all) != nil {
+		if len(found) == maxKeys || json.Unmarshal(raw, &all) != nil {
 			continue
 		}
 		key := map[string]json.RawMessage{}

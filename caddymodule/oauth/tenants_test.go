@@ -197,3 +197,16 @@ func TestOIDCCheckFindsWhatALoginNeeds(t *testing.T) {
 		}
 	}
 }
+
+// A token's signature is tried with each key of its kid, so a provider must not send any number.
+func TestOIDCTakesAHundredKeys(t *testing.T) {
+	key, err := json.Marshal(jose.JSONWebKey{Key: testKeys()["ES256"].Public(), KeyID: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set jose.JSONWebKeySet
+	text := `{"keys":[` + strings.Repeat(string(key)+",", 1400) + string(key) + `]}`
+	if err := json.Unmarshal(new(keySet).usable([]byte(text)), &set); err != nil || len(set.Keys) != 100 {
+		t.Errorf("got %d keys, %v", len(set.Keys), err)
+	}
+}

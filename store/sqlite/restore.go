@@ -207,7 +207,7 @@ const (
 // prepare checks a copy of the backup and updates its tables. Unless KeepSessions is
 // set, it also revokes all sessions.
 func (r Restore) prepare(ctx context.Context, file string) (done Restored, err error) {
-	db, err := sql.Open("sqlite", dsn(file, "journal_mode(DELETE)", "synchronous(FULL)", "foreign_keys(1)", "secure_delete(1)"))
+	db, err := sql.Open("sqlite", dsn(file, "journal_mode(DELETE)", "synchronous(FULL)", "fullfsync(1)", "foreign_keys(1)", "secure_delete(1)"))
 	if err != nil {
 		return done, err
 	}

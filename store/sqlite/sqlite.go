@@ -322,7 +322,7 @@ func (s *Store) open(ctx context.Context) error {
 	if err := checkOurs(ctx, keeper); err != nil { // before anything is written to the file
 		return errors.Join(err, keeper.Close(), readers.Close())
 	}
-	writers, err := sql.Open("sqlite", dsn(file, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+	writers, err := sql.Open("sqlite", dsn(file, "journal_mode(WAL)", "synchronous(FULL)", "fullfsync(1)", "foreign_keys(1)",
 		// Checkpoint every 4 MB, and give space back after the log has grown in a
 		// burst.
 		"wal_autocheckpoint(1000)", "journal_size_limit(16777216)",

@@ -128,7 +128,7 @@ func TestSQLiteCommitsDurably(t *testing.T) {
 	s := startStore(t, tempFile(t))
 	must(t, s.write(bg, func(ctx context.Context, tx *queries) error {
 		for pragma, want := range map[string]string{
-			"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000",
+			"journal_mode": "wal", "synchronous": "2", "fullfsync": "1", "foreign_keys": "1", "busy_timeout": "5000",
 		} {
 			var got string
 			if err := tx.Row(ctx, "PRAGMA "+pragma).Scan(&got); err != nil {

@@ -15,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -88,9 +89,15 @@ func coversAsWritten(pattern, p string) bool {
 	return matched
 }
 
-// fold returns a path in lower case, and with a dot on each i: applications that compare
-// upper case, as Java's equalsIgnoreCase does, take the dotless one for the same letter.
-func fold(p string) string { return strings.ReplaceAll(strings.ToLower(p), "ı", "i") }
+// fold returns a path in lower case, with ß as ss, as file systems that ignore case compare it,
+// and with a dot on each i: applications that compare upper case, as Java's equalsIgnoreCase
+// does, take the dotless one for the same letter.
+func fold(p string) string {
+	if p = strings.ToLower(p); !strings.ContainsFunc(p, func(c rune) bool { return c >= utf8.RuneSelf }) {
+		return p
+	}
+	return strings.ReplaceAll(cases.Fold().String(p), "ı", "i")
+}
 
 // Matches reports whether a pattern matches a path, as Caddy's path matcher does
 // (caddyhttp.MatchPath). Unlike Caddy's it is case-sensitive, since some

@@ -115,6 +115,16 @@ func TestPublicPathsHaveOneReading(t *testing.T) {
 	}
 }
 
+// File systems that ignore case take ß for ss.
+func TestRulesIgnoreCaseAsFileSystemsDo(t *testing.T) {
+	rules := &Rules{Fresh: []Fresh{{Within: caddy.Duration(time.Hour), Paths: []string{"/business/*", "/straße"}}}}
+	for _, uri := range []string{"/BUSINESS/x", "/busine%C3%9F/x", "/BUSINE%E1%BA%9E/x", "/STRASSE", "/stra%C3%9Fe/"} {
+		if fresh, _, _ := rules.Needs(parsed(t, uri)); fresh != time.Hour {
+			t.Errorf("%s needs no recent login", uri)
+		}
+	}
+}
+
 // A path that can be read in two ways needs what either needs.
 func TestFreshPathsAreSoInAnyReading(t *testing.T) {
 	rules := reader()
