@@ -118,7 +118,7 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	}
 
 	// A change needs a recent login. The password alone is asked for, and leads back to its dialog.
-	old := s.begun("mgs_", record.Authorized, time.Now().Add(-8*time.Minute), time.Now().Add(time.Hour)) // too old before the change is made
+	old := s.begun("mgs_", record.Authorized, time.Now().Add(-20*time.Minute), time.Now().Add(time.Hour))
 	b.holds(s, old)
 	b.reload()
 	b.sees("security", "#sessions")

@@ -28,10 +28,10 @@ function toLogin(dialog, needed) {
 // Someone who has just logged in for a change should have the time to make it. For some, an app
 // has to be installed, or a message has to come.
 let soon = Infinity;
-const time = (dialog) => Math.min(soon, /^(app|email|phone)$/.test(dialog) ? 180_000 : 30_000);
+const enough = (dialog) => Math.min(soon, /^(app|email|phone)$/.test(dialog) ? 180_000 : 30_000);
 
 // needed returns what the login page must raise the session to before a change.
-const needed = (dialog) => factors.mfaMissing ? 'mfa' : Date.now() + time(dialog) > freshUntil && 'fresh';
+const needed = (dialog) => factors.mfaMissing ? 'mfa' : Date.now() + enough(dialog) > freshUntil && 'fresh';
 
 // Actions
 
