@@ -73,6 +73,7 @@ type tab struct {
 	addresses []string // of all requests and pages
 	scripted  []string // of the requests by scripts
 	loud      bool     // errors are expected
+	thrown    bool     // a script has failed, so what is waited for may never come
 }
 
 // newBrowser opens a tab with empty cookies and storage.
@@ -125,6 +126,7 @@ func (b *tab) hear(event any) {
 		b.addresses = append(b.addresses, e.URL)
 	case *runtime.EventExceptionThrown:
 		b.complains = append(b.complains, (&chromedp.ExceptionError{ExceptionDetails: e.ExceptionDetails}).Error())
+		b.thrown = !b.loud
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
 			b.complains = append(b.complains, fmt.Sprintf("%s %s", e.Type, e.Args[0].Value))
@@ -215,8 +217,11 @@ func (b *tab) waits(script string) {
 		if err := b.try(5*time.Second, "Boolean("+script+")", &is); err == nil && is {
 			return
 		}
-		if time.Now().After(deadline) {
-			b.t.Fatalf("%s is not so within %v:\n%s", script, patience, b.shown())
+		b.mu.Lock()
+		thrown := b.thrown
+		b.mu.Unlock()
+		if thrown || time.Now().After(deadline) {
+			b.t.Fatalf("%s is not so within %v, or a script has failed:\n%s", script, patience, b.shown())
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
