@@ -44,9 +44,10 @@ func (s *Service) enterByPassword(
 	}
 	wrong := try.Counts.Now[record.WrongPasswords]
 	locked, captchaDue := c.CheckPasswords(wrong), c.CaptchaDue(wrong)
-	if try.Begun = locked == nil && captchaDue && req.CaptchaResponse != ""; try.Begun { // before a provider is asked
-		err = c.BeginLogin(ctx)
-	} else if locked != nil || captchaDue || told != nil { // otherwise ComparePassword checks the address in its own step
+	switch asksProvider := captchaDue && req.CaptchaResponse != "" && locked == nil; {
+	case asksProvider: // count the login first, so that an address can't make it ask without end
+		try.Begun, err = true, c.BeginLogin(ctx)
+	case captchaDue || locked != nil || told != nil: // otherwise ComparePassword checks the address in its own step
 		err = c.CheckLogins(ctx)
 	}
 	if err != nil {

@@ -179,15 +179,13 @@ func (d *doctor) accounts(ctx context.Context) bool {
 // damage reports whether the accounts store is damaged.
 func (d *doctor) damage(ctx context.Context) {
 	switch checked, err := d.app.CheckStore(ctx); {
-	case errors.Is(err, record.ErrDamaged):
+	case err != nil && (ctx.Err() == nil || errors.Is(err, record.ErrDamaged)):
 		d.found(storeFailed("accounts store", err))
 	case ctx.Err() != nil && time.Since(app.BackedUp()) < freshBackup:
 		d.found(api.Finding{Check: "accounts store", Result: api.OK, Message: "it was not damaged at the backup of " + app.BackedUp().UTC().Format(time.RFC3339)})
 	case ctx.Err() != nil:
 		d.found(api.Finding{Check: "accounts store", Result: api.Warning, Message: "it is too large to be checked for damage in " + doctorTimeout.String(),
 			Advice: "make a backup, which checks all of it"})
-	case err != nil:
-		d.found(storeFailed("accounts store", err))
 	case checked:
 		d.found(api.Finding{Check: "accounts store", Result: api.OK, Message: "it is not damaged"})
 	}

@@ -50,10 +50,15 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 func logRefusal(r *http.Request, err error) {
 	why := refused{wire.CodeOf(err).Code, string(wire.ReasonOf(err)), wire.RefOf(err)}
 	caddyhttp.SetVar(r.Context(), refusedVar, why)
+	addToLog(r, zap.String("error_code", why.code), zap.String("reason", why.reason), zap.String("ref", why.ref))
+}
+
+// addToLog adds fields to the request's entry in the access log.
+func addToLog(r *http.Request, fields ...zap.Field) {
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Add(zap.String("error_code", why.code))
-		extra.Add(zap.String("reason", why.reason))
-		extra.Add(zap.String("ref", why.ref))
+		for _, field := range fields {
+			extra.Add(field)
+		}
 	}
 }
 
@@ -176,12 +181,9 @@ func setUser(r *http.Request, session *record.Session) {
 		repl.Set("http.auth.user.id", session.Mnemocode)
 		repl.Set("http.auth.user.company", session.Company)
 	}
-	if session.Issued == nil || session.Issued.Actor == "" {
-		return
-	}
-	caddyhttp.SetVar(r.Context(), actorVar, session.Issued.Actor)
-	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Add(zap.String("actor", session.Issued.Actor))
+	if session.Issued != nil && session.Issued.Actor != "" {
+		caddyhttp.SetVar(r.Context(), actorVar, session.Issued.Actor)
+		addToLog(r, zap.String("actor", session.Issued.Actor))
 	}
 }
 

@@ -610,7 +610,7 @@ func browserForgetsWhoLoggedOut(t *testing.T, s *site) {
 	b.isUser("frank")
 	b.waits(`location.pathname === '/'`)
 
-	// Who has logged out is not named to the next user, even if a step-up has begun before.
+	// After a logout, the next user is not told who was logged in, even if a step-up had begun.
 	b.open(s.URL + "/acme/login?fresh=1")
 	b.sees("login", idField)
 	b.open(s.URL + "/acme/login?return_to=/home")

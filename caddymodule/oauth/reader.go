@@ -95,8 +95,11 @@ func (s *keySet) usable(text []byte) []byte {
 	}
 	var found []issuerKey
 	for _, raw := range set.Keys {
+		if len(found) == maxKeys {
+			break
+		}
 		var all map[string]json.RawMessage
-		if len(found) == maxKeys || json.Unmarshal(raw, &all) != nil {
+		if json.Unmarshal(raw, &all) != nil {
 			continue
 		}
 		key := map[string]json.RawMessage{}

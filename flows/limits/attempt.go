@@ -52,10 +52,10 @@ type Attempt struct {
 	// fields come from the call.
 	Events []record.Event
 
-	counted []string           // names of the address's counters that this attempt charges
-	taken   [][]record.Counter // what GiveBack refunds, one element for each charge
-	limited bool               // GiveBack refunds less
-	waited  time.Duration      // for its turns at hashing
+	counted    []string           // names of the address's counters that this attempt charges
+	taken      [][]record.Counter // what GiveBack refunds, one element for each charge
+	unanswered bool               // a plugin was asked and failed
+	waited     time.Duration      // for its turns at hashing
 }
 
 // Key returns the key of a company's counter or, if company is empty, of a counter that
@@ -192,7 +192,7 @@ func (at *Attempt) Worked() { at.taken = nil }
 
 // NotAnswered says that a plugin was asked and failed, so GiveBack refunds less: a provider
 // that throttles must not get more requests for it.
-func (at *Attempt) NotAnswered() { at.limited = true }
+func (at *Attempt) NotAnswered() { at.unanswered = true }
 
 // GiveBack is GiveBackAll if err, the outcome of the attempt, says that the node was too
 // busy for the work, or that a store or provider did not answer or has a defect.
@@ -210,7 +210,7 @@ func (at *Attempt) GiveBackAll(ctx context.Context) {
 		return
 	}
 	if bound := at.Company.Limits.LoginsPerAddress; bound != tenant.Unlimited {
-		if !at.limited {
+		if !at.unanswered {
 			bound.N *= wideFactor
 		}
 		if at.Counters.Charge(ctx, at.Now, at.perAddress("given-back", bound)...) != nil {

@@ -45,10 +45,10 @@ func (at *Attempt) ContactMails(email string) []record.Counter {
 	return append(at.personalBudget("limit.mails", email, rate), at.perAddress("limit.mails", rate)...)
 }
 
-// AccountMails returns the budget of an account's mails. The argument names their type, too, so
-// that recoveries, which strangers can begin, use up no other.
-func (at *Attempt) AccountMails(account string) []record.Counter {
-	return at.budget("limit.mails", account, at.Company.Limits.MailsPerAccount)
+// AccountMails returns the budget of an account's mails of a type. Each has its own, so that
+// recoveries, which strangers can begin, use up no other.
+func (at *Attempt) AccountMails(account, mail string) []record.Counter {
+	return at.budget("limit.mails", account+"/"+mail, at.Company.Limits.MailsPerAccount)
 }
 
 // CompanySMS returns the budget of the whole company.

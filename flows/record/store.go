@@ -477,6 +477,11 @@ func CheckOnly(counters ...Counter) []Counter {
 	return counters
 }
 
+// Charges reports whether any of the counters is charged, and not only looked at.
+func Charges(counters []Counter) bool {
+	return slices.ContainsFunc(counters, func(c Counter) bool { return !c.CheckOnly })
+}
+
 // FullError says that a Counter is at its limit.
 type FullError struct {
 	Key   string

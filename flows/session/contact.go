@@ -36,7 +36,7 @@ func (c *Call) SendContact(ctx context.Context, owner string, contact record.Con
 		c.country = smsCountry(c.Company, value)
 		budgets, err = c.smsBudgets(a, value)
 	case a.ID != 0:
-		budgets = c.AccountMails(strconv.FormatInt(a.ID, 10) + "/" + m.Type)
+		budgets = c.AccountMails(strconv.FormatInt(a.ID, 10), m.Type)
 	default:
 		budgets = c.ContactMails(typed.LoginID(value, ""))
 	}

@@ -17,7 +17,7 @@ import (
 // MailLink mails a link that FindLink accepts to the owner of an account. The argument
 // mail is the type of the message. The step that makes the link valid charges the counters.
 func (c *Call) MailLink(ctx context.Context, a record.Account, mail string, counters ...record.Counter) error {
-	budget := c.AccountMails(strconv.FormatInt(a.ID, 10) + "/" + mail)
+	budget := c.AccountMails(strconv.FormatInt(a.ID, 10), mail)
 	if err := c.Charge(ctx, budget...); err != nil {
 		return err
 	}
@@ -36,14 +36,14 @@ func (c *Call) MailLink(ctx context.Context, a record.Account, mail string, coun
 // an account. It charges the budget of the login id that was sent. After the answer, it
 // charges the budget of the account and mails the link.
 func (c *Call) mailLinkLater(ctx context.Context, a record.Account, loginIDHash string) error {
-	if err := c.Charge(ctx, c.AccountMails(limits.DecoyBudget(loginIDHash))...); err != nil {
+	if err := c.Charge(ctx, c.AccountMails(limits.DecoyBudget(loginIDHash), message.RecoveryLink)...); err != nil {
 		return err
 	}
 	if a.ID == 0 {
 		return nil
 	}
 	c.m.sendDelayed(ctx, c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
-		err := c.chargePrivate(ctx, a, c.AccountMails(strconv.FormatInt(a.ID, 10)+"/"+message.RecoveryLink)...)
+		err := c.chargePrivate(ctx, a, c.AccountMails(strconv.FormatInt(a.ID, 10), message.RecoveryLink)...)
 		if errors.Is(err, errBudgetSpent) {
 			return nil
 		}

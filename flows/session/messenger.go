@@ -214,7 +214,7 @@ func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a
 		counters := []record.Counter{at.Counter("limit.mails", id+"/all-notices", noticeMails)}
 		last := record.CheckOnly(counters...)
 		if ofLogin {
-			counters = append(counters, at.AccountMails(id+"/"+msg.Type)...)
+			counters = append(counters, at.AccountMails(id, msg.Type)...)
 		}
 		if err := m.attempts.chargePrivate(ctx, spent, counters...); err != nil {
 			return err

@@ -170,9 +170,9 @@ type Limits struct {
 
 	// Logins and recoveries from one address (of IPv6 as above): compared passwords,
 	// wrong captchas, passkeys and codes for OAuth providers, right or wrong, and
-	// recoveries. An attempt over the limit costs no hash and no call to a provider,
-	// and stores nothing. Raise it if many users share an address. Can be `unlimited`. Default:
-	// `60/1m`.
+	// recoveries. An attempt over the limit costs no hash and no call to a provider, and
+	// stores nothing. Raise it if many users share an address. Can be `unlimited`.
+	// Default: `60/1m`.
 	LoginsPerAddress Rate `json:"logins_per_address,omitzero"`
 
 	// Wrong one-time and backup codes per account, at most 100. Default: `10/24h`.

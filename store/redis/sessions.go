@@ -405,7 +405,7 @@ func (s sessions) count(ctx context.Context, now time.Time, counters []record.Co
 		return nil
 	}
 	script := lookScript
-	if slices.ContainsFunc(counters, func(c record.Counter) bool { return !c.CheckOnly }) {
+	if record.Charges(counters) {
 		script = chargeScript
 	}
 	keys, args := s.addCounters(nil, nil, now, counters)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -303,7 +302,7 @@ const (
 // the single writer. A counter that is only looked at never needs the writer.
 func (s sessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
 	return sqlstore.Call(ctx, s, "sessions.charge: charging counters", func() error {
-		if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, func(c record.Counter) bool { return !c.CheckOnly }) {
+		if err := s.look(ctx, now, counters); err != nil || !record.Charges(counters) {
 			return err
 		}
 		return s.write(ctx, func(ctx context.Context, tx *queries) error { return charge(ctx, tx, now, counters) })

@@ -82,9 +82,10 @@ func NeedPeers(t testing.TB, peers string) {
 	}
 }
 
-// Eventually waits until is returns true. It fails the test if that takes longer
-// than limit, or far longer on a machine that is always busy. The longer it has waited, the less often it asks, because a question may
-// cost a request or a process: the last pause is at most a twentieth of the whole.
+// Eventually waits until is returns true. It fails the test if that takes longer than limit,
+// or far longer on a machine that is always busy. The longer it has waited, the less often it
+// asks, because a question may cost a request or a process: the last pause is at most a
+// twentieth of the whole.
 func Eventually(t testing.TB, limit time.Duration, what string, is func() bool) {
 	t.Helper()
 	for w := StartWatch(); !is(); {
