@@ -141,7 +141,7 @@ var companyCases = []accountsCase{
 	},
 	{
 		name:    "forget company",
-		promise: "ForgetCompany deletes what belongs to a company without accounts, and nothing of others. An heir gets the seeds, and the events stay.",
+		promise: "ForgetCompany deletes what belongs to a company without accounts, and nothing of others. An heir gets the seeds and the events, which are delivered in their order.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			kept := func(company string) (kept []string) {
 				unknown := record.FailureKey{Company: company, LoginID: "hash"}
@@ -168,13 +168,22 @@ var companyCases = []accountsCase{
 				must(t, one.Delete(bg, company, a.ID, time.Time{}, record.OutboxEvent{Queue: "q", ID: "1", Type: "t", Body: []byte("{}"), At: t0}))
 				wantEqual(t, "kept of "+company, kept(company), all)
 			}
+			want := map[string]string{"q": "1 later"}
+			for i := range 150 { // more than a store moves at once
+				name := fmt.Sprint("queue ", i)
+				create(t, one, noted(plain("b2", name), note(name, name)))
+				want[name] = name
+			}
+			create(t, one, noted(plain("heir9", "m2"), note("q", "later")))
+			get[[]record.OutboxQueue](t)(one.Claim(bg, t0, t0.Add(time.Minute), "b2", 7)) // by a node that dies
 			wantEqual(t, "generation", get[record.Revocation](t)(one.NewCompanyGeneration(bg, "a1")).Generation, 1)
 			must(t, one.ForgetCompany(bg, "a1", ""))
 			must(t, one.ForgetCompany(bg, "b2", "heir9"))
 			wantEqual(t, "kept of the erased", kept("a1"), nil)
-			wantEqual(t, "kept of the renamed", kept("b2"), []string{"event"})
-			wantEqual(t, "kept of the heir", kept("heir9"), []string{"seed"})
+			wantEqual(t, "kept of the renamed", kept("b2"), nil)
+			wantEqual(t, "kept of the heir", kept("heir9"), []string{"seed", "event"})
 			wantEqual(t, "kept of another", kept("c3"), all)
+			wantEqual(t, "events of the heir", inQueues(get[[]record.OutboxQueue](t)(two.Claim(bg, t0.Add(time.Minute), t0.Add(time.Hour), "heir9", 1000))), want)
 			wantEqual(t, "generation", get[record.Revocation](t)(one.NewCompanyGeneration(bg, "a1")).Generation, 2)
 		},
 	},

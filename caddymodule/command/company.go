@@ -28,8 +28,10 @@ code, or with a restored backup, they would create these accounts again.
 
 These are lost: all sessions, issued tokens, pending logins, codes and mailed
 links; known devices; the counts of limits and, with hardened, the locks of
-login ids; events that are not delivered when the old code leaves the
-configuration. Assertions get a new key, and name the new company.
+login ids. Assertions get a new key, and name the new company.
+
+Events that wait are delivered as soon as the new code is configured. They still
+have the old code as company_code.
 
 When the command returns, write the new code into the configuration of each node
 and reload them; until then, nobody can log in. Apps need it in their paths, and

@@ -69,13 +69,14 @@ func TestCommandsForPasskeysDevicesAndKeys(t *testing.T) {
 	s.cli("", "account", "explain", "bob", "--from", "here").want(1, "address: it must be the user's IP address")
 }
 
-// A renamed company keeps its accounts with all that they log in with, and loses its
-// sessions at once on all nodes. An erased company leaves nothing, on any kind of store.
+// A renamed company keeps its accounts with all that they log in with and the events that
+// wait, and loses its sessions at once on all nodes. An erased company leaves nothing, on any kind of store.
 func TestCompaniesComeAndGo(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, start starter, kept func(*site) []byte) {
 		const other = "company other {\napi_key other-key\ncaptcha off\n}"
-		s := start(t, siteConfig{company: "captcha off\n" + passkeys + "\n" + account("configured", "") + account("unloved", ""), more: other, audit: true})
+		r := newReceiver(t)
+		s := start(t, siteConfig{company: "captcha off\n" + r.events("") + passkeys + "\n" + account("configured", "") + account("unloved", ""), more: other, audit: true})
 		first, last := s.all()[0], s.all()[len(s.all())-1]
 		const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 		first.importAll("", `{"profile_mnemocode":"alice-of-acme","login_name":"alice","password":"`+testPassword+`","second_factor":true,"totp_secret":"`+secret+`"}`)
@@ -87,6 +88,8 @@ func TestCompaniesComeAndGo(t *testing.T) {
 			s.get("/", token).wantStatus(http.StatusOK)
 		}
 
+		r.behave(down)
+		first.admin("PATCH", "accounts/alice-of-acme", fields{"role": "editor"}).wantStatus(http.StatusOK)
 		first.cli("", "company", "rename", "acme", "new").want(1, "These are lost: all sessions", "add --yes")
 		first.cli("", "company", "rename", "acme", "no/code", "--yes").want(1, "64 letters")
 		first.cli("", "company", "rename", "acme", "acme", "--yes").want(1, "another code")
@@ -102,6 +105,8 @@ func TestCompaniesComeAndGo(t *testing.T) {
 		for _, node := range s.all() {
 			reload(node, "company acme {", "company new {")
 		}
+		r.behave(nil)
+		r.hears("alice-of-acme", "account.created account.changed")
 		asked := s.postTo("new", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP)
 		s.postTo("new", testKey, "auth/checkotp", asked.token(), fields{"otp": appShows(t, secret, 0)}).wantState(record.Authorized)
 		s.postTo("new", testKey, "passkey/login", "", s.passkeyAnswer(phone, "new", passkeyOrigin)).wantState(record.Authorized)

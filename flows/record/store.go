@@ -273,8 +273,8 @@ type Companies interface {
 	// are ErrNotFound and a TakenError.
 	MoveAccount(ctx context.Context, company string, id int64, to string, change func(*Account)) error
 	// ForgetCompany deletes what belongs to a company without accounts: failure counts,
-	// what SetSeeded recorded, and signing keys. If heir is empty, it deletes outbox
-	// events, too; otherwise the company heir gets what SetSeeded recorded. The session
+	// what SetSeeded recorded, signing keys and outbox events. Unless heir is empty, the
+	// company heir gets what SetSeeded recorded, and the events, as they are. The session
 	// generation stays, so that a later company with this code inherits no session.
 	ForgetCompany(ctx context.Context, company, heir string) error
 }

@@ -835,8 +835,18 @@ func (s accounts) ForgetCompany(ctx context.Context, company, heir string) error
 		}
 		maps.DeleteFunc(s.failures, func(key record.FailureKey, _ map[record.FailureKind]failure) bool { return key.Company == company })
 		delete(s.keys, company)
-		if heir == "" {
-			maps.DeleteFunc(s.queues, func(name [2]string, _ *queue) bool { return name[0] == company })
+		for name, q := range s.queues {
+			if name[0] != company {
+				continue
+			}
+			delete(s.queues, name)
+			moved := [2]string{heir, q.Name}
+			if has := s.queues[moved]; heir != "" && has != nil {
+				has.Events, has.accounts = append(q.Events, has.Events...), append(q.accounts, has.accounts...)
+			} else if heir != "" {
+				q.Company, q.Claim = heir, ""
+				s.queues[moved] = q
+			}
 		}
 		return nil
 	})

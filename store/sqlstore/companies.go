@@ -52,7 +52,35 @@ func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to 
 	})
 }
 
-const inheritSeeds = `INSERT INTO seeds (company, mnemocode) SELECT $2, mnemocode FROM seeds WHERE company = $1 ON CONFLICT DO NOTHING`
+const (
+	inheritSeeds = `INSERT INTO seeds (company, mnemocode) SELECT $2, mnemocode FROM seeds WHERE company = $1 ON CONFLICT DO NOTHING`
+
+	lastQueue  = `SELECT coalesce(max(queue), '') FROM (SELECT queue FROM outbox_queues WHERE company = $1 ORDER BY queue LIMIT CAST($2 AS bigint)) AS first`
+	moveQueues = `INSERT INTO outbox_queues (company, queue, due, tries) SELECT $2, queue, due, tries FROM outbox_queues WHERE company = $1 AND queue <= $3
+		ON CONFLICT (company, queue) DO UPDATE SET tries = outbox_queues.tries -- as it is: see insertEvents of PostgreSQL`
+	moveEvents   = `UPDATE outbox SET company = $2 WHERE company = $1 AND queue <= $3`
+	deleteQueues = `DELETE FROM outbox_queues WHERE company = $1 AND queue <= $2`
+)
+
+// moveOutbox moves the events of a company, which gets no new ones, to its heir. Each queue
+// moves with its events, because events without one would never be delivered.
+func (s Accounts) moveOutbox(ctx context.Context, company, heir string) error {
+	for {
+		last := ""
+		err := s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+			if err := tx.Row(ctx, lastQueue, company, s.Chunk).Scan(&last); err != nil {
+				return err
+			}
+			tx.Later(ctx, moveQueues, company, heir, last)
+			tx.Later(ctx, moveEvents, company, heir, last)
+			tx.Later(ctx, deleteQueues, company, last)
+			return nil
+		})
+		if err != nil || last == "" {
+			return err
+		}
+	}
+}
 
 func (s Accounts) ForgetCompany(ctx context.Context, company, heir string) error {
 	tables := [][2]string{{"failures", "company, account, login_id, kind"}, {"seeds", "company, mnemocode"}, {"signing_keys", "company, number"}}
@@ -62,6 +90,9 @@ func (s Accounts) ForgetCompany(ctx context.Context, company, heir string) error
 	return Call(ctx, s, "accounts.forget_company: forgetting a company", func() error {
 		if heir != "" {
 			err := s.Writing(ctx, func(ctx context.Context, q Queries) error { return ExecOr(ctx, q, nil, inheritSeeds, company, heir) })
+			if err == nil {
+				err = s.moveOutbox(ctx, company, heir)
+			}
 			if err != nil {
 				return err
 			}
