@@ -256,6 +256,7 @@ func TestAMemoryIsNotReliedOnForLong(t *testing.T) {
 type hastyReceiver struct {
 	Timeout caddy.Duration `json:"timeout"`
 	Retry   caddy.Duration `json:"retry"`
+	Types   []string       `json:"types"`
 }
 
 func init() { caddy.RegisterModule(new(hastyReceiver)) }
@@ -265,11 +266,11 @@ func (*hastyReceiver) CaddyModule() caddy.ModuleInfo {
 }
 func (*hastyReceiver) Deliver(context.Context, record.OutboxEvent) error { return nil }
 func (h *hastyReceiver) Settings() tenant.Events {
-	return tenant.Events{Timeout: time.Duration(h.Timeout), Retry: time.Duration(h.Retry)}
+	return tenant.Events{Timeout: time.Duration(h.Timeout), Retry: time.Duration(h.Retry), Types: h.Types}
 }
 
 // Without a timeout, no event would be delivered. Without a pause, a receiver that is down
-// would be asked again at once.
+// would be asked again at once. With a type that does not exist, it would wait for ever.
 func TestReceiversHaveBounds(t *testing.T) {
 	for settings, want := range map[string]string{
 		`"retry":"5s"`:                    "events: timeout: it must be above 0, and at most 1m",
@@ -278,6 +279,10 @@ func TestReceiversHaveBounds(t *testing.T) {
 		`"timeout":"5s","retry":"11m"`:    "events: retry: choose 100ms to 10m",
 		`"timeout":"1m","retry":"10m"`:    "",
 		`"timeout":"1ms","retry":"100ms"`: "",
+
+		`"timeout":"5s","retry":"5s","types":["account.renamed"]`:                   `events: types: there is no event "account.renamed"; choose from account.created, account.changed`,
+		`"timeout":"5s","retry":"5s","types":["account.created","account.created"]`: "events: types: account.created already specified",
+		`"timeout":"5s","retry":"5s","types":["account.created"]`:                   "",
 	} {
 		_, err := fromJSON(t, `{"store":{"module":"sqlite","file":"`+t.TempDir()+`/a.db"},"events":{"module":"hasty",`+settings+`},"companies":{"acme":{"api_key_off":true,"captcha":{"module":"off"}}}}`)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

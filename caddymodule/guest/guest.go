@@ -66,7 +66,7 @@ type Widget interface {
 type EventsModule interface {
 	tenant.EventReceiver
 	// Settings returns the configuration of this receiver, which must have a Timeout and a
-	// Retry. The field Receiver is not set.
+	// Retry, and may have Types. The field Receiver is not set.
 	Settings() tenant.Events
 }
 

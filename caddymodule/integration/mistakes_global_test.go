@@ -232,7 +232,7 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{global, "events webhook http://backend.example.com/hook {\nsecret {env.MNEMOGATE_TEST_SECRET}\n}", "events: anyone on the network path can read http; write https"},
 		{global, "events webhook https://backend.example.com/hook {\nsecret {env.MNEMOGATE_TEST_SECRET}\ntypes account.changed account.renamed\n}", `events: types: there is no event "account.renamed"; choose from account.created, account.changed`},
 		{global, "events webhook https://backend.example.com/hook {\nsecret {env.MNEMOGATE_TEST_SECRET}\ntypes account.changed account.changed\n}", "events: types: account.changed already specified"},
-		{global, "events webhook https://backend.example.com/hook {\nsecret {env.MNEMOGATE_TEST_SECRET}\nretry 1h\n}", "events: loading module 'webhook': mnemogate.events.webhook: invalid configuration: events webhook: retry: choose 100ms to 10m"},
+		{global, "events webhook https://backend.example.com/hook {\nsecret {env.MNEMOGATE_TEST_SECRET}\nretry 1h\n}", "events: retry: choose 100ms to 10m, at Caddyfile:5"},
 		{global, "events off please", "events: wrong argument count"},
 		{global, "events webhook https://backend.example.com/hook {\nsecret {env.MNEMOGATE_TEST_EMPTY}\n}", "events webhook: secret: {env.MNEMOGATE_TEST_EMPTY} is empty"},
 		{oidc, "scope profile", "oauth oidc: scope: openid is missing, without which there is no ID token; add it"},

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -61,42 +59,21 @@ const defaultRetry = caddy.Duration(5 * time.Second)
 // UnmarshalCaddyfile sets up the receiver from Caddyfile tokens.
 func (w *EventsWebhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return w.parse(d, map[string]func() error{
-		"types <type>...":  func() error { return guest.Complete(d, guest.List(d, &w.Types)(), w.checkTypes) },
+		"types <type>...":  w.parseTypes(d),
 		"retry <duration>": guest.OneValue(d, guest.Duration(&w.Retry)),
 	})
+}
+
+func (w *EventsWebhook) parseTypes(d *caddyfile.Dispenser) func() error {
+	return func() error {
+		return guest.Complete(d, guest.List(d, &w.Types)(), func() error { return tenant.CheckEventTypes(w.Types) })
+	}
 }
 
 // Provision resolves the placeholders.
 func (w *EventsWebhook) Provision(caddy.Context) error {
 	w.Retry = cmp.Or(w.Retry, defaultRetry)
 	return w.provision("events webhook")
-}
-
-// Validate refuses a receiver that events can't be sent to, and unknown types.
-func (w *EventsWebhook) Validate() error {
-	if err := w.webhook.Validate(); err != nil {
-		return err
-	}
-	if err := w.checkTypes(); err != nil {
-		return fmt.Errorf("%s: types: %w", w.what, err)
-	}
-	settings := w.Settings()
-	if err := settings.Check(); err != nil {
-		return fmt.Errorf("%s: %w", w.what, err)
-	}
-	return nil
-}
-
-func (w *EventsWebhook) checkTypes() error {
-	for i, kind := range w.Types {
-		switch {
-		case !slices.Contains(record.OutboxTypes, kind):
-			return fmt.Errorf("there is no event %q; choose from %s", kind, strings.Join(record.OutboxTypes, ", "))
-		case slices.Contains(w.Types[:i], kind):
-			return fmt.Errorf("%s already specified", kind)
-		}
-	}
-	return nil
 }
 
 // Deliver implements tenant.EventReceiver.

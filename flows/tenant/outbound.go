@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -142,13 +143,30 @@ type Events struct {
 	Traceparent func(context.Context) string
 }
 
-// Check refuses a timeout or retry with which a Relay would not deliver, or not pause.
+// Check refuses a timeout or retry with which a Relay would not deliver, or not pause, and what
+// CheckEventTypes refuses.
 func (e *Events) Check() error {
+	err := CheckEventTypes(e.Types)
 	switch {
+	case err != nil:
+		return fmt.Errorf("types: %w", err)
 	case e.Timeout <= 0 || e.Timeout > time.Minute:
 		return errors.New("timeout: it must be above 0, and at most 1m")
 	case e.Retry < 100*time.Millisecond || e.Retry > 10*time.Minute:
 		return errors.New("retry: choose 100ms to 10m")
+	}
+	return nil
+}
+
+// CheckEventTypes refuses types that no event has, and those that are named twice.
+func CheckEventTypes(types []string) error {
+	for i, kind := range types {
+		switch {
+		case !slices.Contains(record.OutboxTypes, kind):
+			return fmt.Errorf("there is no event %q; choose from %s", kind, strings.Join(record.OutboxTypes, ", "))
+		case slices.Contains(types[:i], kind):
+			return fmt.Errorf("%s already specified", kind)
+		}
 	}
 	return nil
 }
