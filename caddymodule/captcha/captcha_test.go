@@ -29,8 +29,8 @@ func TestCaptchaCaddyfile(t *testing.T) {
 		{Name: "siteverify without secret", Text: "siteverify https://c.example/verify", Err: "<secret> is missing; write siteverify <url> [insecure] <secret>"},
 	})
 	guesttest.Caddyfiles(t, new(Pow), []guesttest.Case{
-		{Name: "pow too easy", Text: "pow 7", Err: "choose 8 to 30 bits"},
-		{Name: "pow too hard", Text: "pow 31", Err: "choose 8 to 30 bits"},
+		{Name: "pow too easy", Text: "pow 7", Err: "choose 8 to 24 bits"},
+		{Name: "pow too hard", Text: "pow 25", Err: "choose 8 to 24 bits"},
 		{Name: "pow without number", Text: "pow x", Err: "'x' is not a number above 0"},
 	})
 	guesttest.Caddyfiles(t, new(Static), []guesttest.Case{

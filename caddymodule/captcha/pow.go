@@ -22,10 +22,10 @@ const defaultBits = 18
 // once. This makes guessing expensive, but does not stop a program that does the
 // work.
 type Pow struct {
-	// The number of zero bits at the start of a response's SHA-256, 8 to 30. The
+	// The number of zero bits at the start of a response's SHA-256, 8 to 24. The
 	// work is 2^bits hashes on average, so one bit more doubles it. The default
 	// takes about 0.05 s of a CPU core in compiled code and ten times that in a
-	// script. Default: 18.
+	// script. With 24 bits, a phone needs about a minute. Default: 18.
 	ZeroBits int `json:"bits,omitempty"`
 }
 
@@ -54,10 +54,11 @@ func (p *Pow) Provision(caddy.Context) error {
 	return nil
 }
 
-// Validate refuses a number of bits that takes no work or takes minutes.
+// Validate refuses a number of bits that takes no work, or that phones often can't finish
+// in the 5 minutes of a challenge.
 func (p *Pow) Validate() error {
-	if p.ZeroBits < 8 || p.ZeroBits > 30 {
-		return errors.New("captcha pow: choose 8 to 30 bits")
+	if p.ZeroBits < 8 || p.ZeroBits > 24 {
+		return errors.New("captcha pow: choose 8 to 24 bits")
 	}
 	return nil
 }

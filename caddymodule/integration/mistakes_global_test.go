@@ -169,7 +169,8 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{company, "account a {\nlogin a\nquestion \"Cat?\tOr dog?\" Tom\n}", "company acme: account a: question: it must have at most 256 characters, without control characters"},
 		{company, "account a {\nlogin a\nidentity 1 \"a\tb\"\n}", "company acme: account a: identity: a subject contains a control character"},
 		// Policies
-		{app, "company acme {\napi_key k\ncaptcha pow 7\n}", "company acme: captcha: captcha pow: choose 8 to 30 bits, at Caddyfile:5"},
+		{app, "company acme {\napi_key k\ncaptcha pow 7\n}", "company acme: captcha: captcha pow: choose 8 to 24 bits, at Caddyfile:5"},
+		{app, "company acme {\napi_key k\ncaptcha pow 25\n}", "company acme: captcha: captcha pow: choose 8 to 24 bits, at Caddyfile:5"},
 		{global, "otp {\nfixed 123456 +37060000001\nfixed 654321 \"+370 600 00001\"\n}", "otp fixed: +37060000001 has two codes"},
 		{global, "otp {\nfixed 12345 +37060000001\n}", "company acme: otp fixed: a code must have 6 digits"},
 		{global, "password {\nargon2id 4096 1 1\n}", "password argon2id: argon2id is below OWASP's minimum"},
