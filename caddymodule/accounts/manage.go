@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/captured"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/typed"
@@ -120,7 +121,11 @@ func (c *Call) change() error {
 }
 
 func (c *Call) delete() error {
-	return c.done(c.ifMissing(c.admin.Delete(c.ctx, c.mnemocode(), c.ifMatch())))
+	err := c.admin.Delete(c.ctx, c.mnemocode(), c.ifMatch())
+	if err == nil || err == manage.ErrRevocationPending {
+		captured.Forget(c.admin.Company.Code, c.mnemocode())
+	}
+	return c.done(c.ifMissing(err))
 }
 
 // ifMatch returns the condition of the header If-Match (RFC 9110, section 13.1.1), or nil

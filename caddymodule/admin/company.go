@@ -7,6 +7,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/captured"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -47,5 +48,6 @@ func empty(c *accounts.Call) error {
 	if part.Accounts, part.Done, err = of(company).EmptyCompany(c.Context(), to, emptyFor); err != nil {
 		return err
 	}
+	captured.Forget(company, "")
 	return c.Reply(http.StatusOK, part, nil)
 }

@@ -22,9 +22,15 @@ type Message struct {
 	message.Message
 }
 
+// An inbox has what a company's gateways have captured.
+type inbox struct {
+	last     int64     // the number of the last message, even if it is forgotten
+	messages []Message // the oldest first
+}
+
 var (
 	mu       sync.Mutex
-	kept     = map[string][]Message{} // by company, the oldest first
+	kept     = map[string]inbox{}     // by company
 	first    = time.Now().UnixMicro() // numbers are above it
 	captured = make(chan struct{})    // closed when the next message comes
 )
@@ -41,16 +47,15 @@ func Of(sender message.Sender) bool {
 	return slices.ContainsFunc(gateways, func(g *message.Gateway) bool { _, is := g.Sender.(Sender); return is })
 }
 
-// Keep keeps a message. Keep and List may be called concurrently.
+// Keep keeps a message. Keep, List and Forget may be called concurrently.
 func Keep(m message.Message) {
 	mu.Lock()
 	defer mu.Unlock()
-	of, number := kept[m.Company], first
-	if len(of) > 0 {
-		number = of[len(of)-1].Number
-	}
-	of = append(of, Message{number + 1, time.Now(), m})
-	kept[m.Company] = of[max(0, len(of)-atMost):]
+	of := kept[m.Company]
+	of.last = max(of.last, first) + 1
+	of.messages = append(of.messages, Message{of.last, time.Now(), m})
+	of.messages = of.messages[max(0, len(of.messages)-atMost):]
+	kept[m.Company] = of
 	close(captured)
 	captured = make(chan struct{})
 }
@@ -61,7 +66,7 @@ func Keep(m message.Message) {
 func List(ctx context.Context, company, to string, after int64) []Message {
 	for {
 		mu.Lock()
-		found, next := slices.Clone(kept[company]), captured
+		found, next := slices.Clone(kept[company].messages), captured
 		mu.Unlock()
 		found = slices.DeleteFunc(found, func(m Message) bool {
 			return m.Number <= after || to != "" && typed.LoginID(m.To, "") != to
@@ -75,4 +80,22 @@ func List(ctx context.Context, company, to string, after int64) []Message {
 			return nil
 		}
 	}
+}
+
+// Forget removes the messages of a company to an account that is deleted or, if mnemocode is
+// empty, all of them.
+func Forget(company, mnemocode string) {
+	mu.Lock()
+	defer mu.Unlock()
+	of, addresses := kept[company], map[string]bool{}
+	for _, m := range of.messages {
+		if m.Mnemocode == mnemocode {
+			addresses[m.To] = true
+		}
+	}
+	of.messages = slices.DeleteFunc(of.messages, func(m Message) bool {
+		// Before there was an account, a message that proved its phone or email named none.
+		return mnemocode == "" || m.Mnemocode == mnemocode || m.Mnemocode == "" && addresses[m.To]
+	})
+	kept[company] = of
 }

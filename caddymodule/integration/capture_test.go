@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,13 +80,59 @@ func TestCapturedMessages(t *testing.T) {
 	}
 }
 
+// What was captured for an account is erased with it, and with its company.
+func TestCapturedMessagesAreErased(t *testing.T) {
+	t.Parallel()
+	const other = "company other {\napi_key " + testKey + "\ncaptcha off\nmail capture\naccount bob {\nemail bob@example.com\n}\n}\n"
+	s := startSite(t, siteConfig{company: "captcha off\nsms capture\nmail capture\naccount alice {\nphone +37060000001\nemail alice@example.com\n}\naccount carol {\nphone +37060000002\n}", more: other})
+	captured := func(company string) (to []string, cursor string) {
+		a := s.adminRaw("GET", company+"/messages", "").wantStatus(200)
+		for _, m := range a.JSON["messages"].([]any) {
+			to = append(to, m.(map[string]any)["to"].(string))
+		}
+		return to, a.str("next")
+	}
+	want := func(company string, want ...string) (cursor string) {
+		t.Helper()
+		got, cursor := captured(company)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has messages to %q, want %q", company, got, want)
+		}
+		return cursor
+	}
+	s.admin("POST", "contacts", fields{"email": "alice@example.com"}).wantStatus(202)
+	s.post("auth/recovery/recover", "", fields{"login_id": "+37060000001", "captcha_response": "x", "method": "MAIL"}).wantStatus(200)
+	s.post("auth/login", "", fields{"login_id": "+37060000001"}).wantStatus(200)
+	s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantStatus(200)
+	cursor := want("acme", "alice@example.com", "alice@example.com", "+37060000001", "+37060000002")
+	s.admin("DELETE", "accounts/alice", nil).wantStatus(204)
+	want("acme", "+37060000002")
+	s.admin("DELETE", "accounts/carol", nil).wantStatus(204)
+	want("acme")
+	s.admin("POST", "contacts", fields{"email": "dave@example.com"}).wantStatus(202)
+	if after := s.admin("GET", "messages?after="+cursor, nil); !strings.Contains(after.said(), "dave@example.com") {
+		t.Errorf("after an older message come %s", after.Body)
+	}
+
+	s.postTo("other", testKey, "auth/recovery/recover", "", fields{"login_id": "bob@example.com", "captcha_response": "x", "method": "MAIL"}).wantStatus(200)
+	want("other", "bob@example.com")
+	config := s.config
+	s.config = changed(t, s.config, other, "")
+	must(t, s.load())
+	s.cli("", "company", "erase", "other", "--yes").want(0)
+	s.config = config
+	must(t, s.load())
+	want("other")
+	want("acme", "dave@example.com")
+}
+
 // Only a key with the right messages reads them, and only where they are captured.
 func TestTheRightToReadMessages(t *testing.T) {
 	t.Parallel()
 	reader, writer := strings.Repeat("r", 20), strings.Repeat("w", 20)
 	s := accountsSite(t, startSite, "key reader "+reader+" {\nmay messages\n}\nkey writer "+writer+" {\nmay read write sessions introspect import export\n}",
 		siteConfig{company: "sms capture\n", more: "company other {\napi_key " + testKey + "\ncaptcha off\n}\n"})
-	ask := func(key, company string) answer { return s.api(key, "GET", company+"/messages", nil) }
+	ask := func(key, company string) answer { return s.api(key, "GET", company+"/messages", "") }
 	ask(reader, "acme").wantStatus(200)
 	ask(writer, "acme").wantStatus(403)
 	ask(reader, "other").wantStatus(404)
