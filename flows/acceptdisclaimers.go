@@ -1,12 +1,10 @@
 package flows
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 type acceptDisclaimersRequest struct {
@@ -16,8 +14,8 @@ type acceptDisclaimersRequest struct {
 
 // acceptDisclaimers completes a login by OAuth or passkey (interface, Endpoints 8).
 func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *acceptDisclaimersRequest) (Reply, error) {
-	a, err := c.LoadAccount(ctx)
-	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
+	a, err := c.ActiveAccount(ctx)
+	if err != nil {
 		return Reply{}, err
 	}
 	accepted, err := c.Accept(ctx, a, req.AcceptDisclaimers)

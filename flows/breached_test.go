@@ -353,7 +353,7 @@ func TestAClientThatHangsUpIsLookedUp(t *testing.T) {
 	c := b.NewCall(session.Client{Address: "192.0.2.1"})
 	c.Company = b.company
 	a := b.load()
-	if err := c.CheckBreached(ctx, &a, password); err != nil || !a.MustSetPassword || !b.load().MustSetPassword {
+	if err := b.CheckBreached(ctx, &c.Attempt, &a, password); err != nil || !a.MustSetPassword || !b.load().MustSetPassword {
 		t.Errorf("got %v, must set a new one: %v", err, a.MustSetPassword)
 	}
 	if listed, err := b.Breached(ctx, b.company, breachedSecret); err != nil || !listed {

@@ -7,7 +7,6 @@ import (
 	"unicode"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -52,7 +51,7 @@ func spendCaptcha(ctx context.Context, c *session.Call, response string) (bool, 
 	}
 	right := limits.Mark("", "captcha-right", []byte(c.Company.Code+"/"+response))
 	if !ok {
-		if wrong, err := c.MarkUsed(ctx, record.CheckOnly(right)[0]); wrong || err != nil {
+		if was, err := c.IsUsed(ctx, right); !was || err != nil {
 			return false, err
 		}
 	}

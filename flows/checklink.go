@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -33,7 +32,10 @@ func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLink
 		return Reply{}, err
 	}
 	a, err := c.LinkAccount(ctx)
-	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
+	if err == nil {
+		err = tenant.CheckStatus(a)
+	}
+	if err != nil {
 		return Reply{}, err
 	}
 	if err := c.UseLink(ctx, a); err != nil {

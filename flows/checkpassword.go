@@ -78,7 +78,7 @@ func (s *Service) enterByPassword(
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := c.CheckBreached(ctx, &try.Account, req.Password); err != nil {
+	if err := s.CheckBreached(ctx, &c.Attempt, &try.Account, req.Password); err != nil {
 		return Reply{}, err
 	}
 	return afterPassword(ctx, c, session.Step{Account: try.Account, By: record.ByPassword, Accepted: accepted})

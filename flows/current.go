@@ -29,7 +29,7 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if r.Authorization, err = r.credentials(); err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findCall(ctx, company, key, session.Requirement{Company: company.Code}, r)
+	c, err := s.findCall(ctx, company, key, (*session.Call).Find, r)
 	if errors.Is(err, wire.ErrSessionInvalid) {
 		err = wire.ErrTokenInvalid // an issued token has no session to tell of
 	}
@@ -41,7 +41,7 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 
 func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 	found := c.Session()
-	reply := Reply{SessionState: found.State, ExpiresIn: new(int(found.Expires.Sub(c.Now) / time.Second))}
+	reply := Reply{SessionState: found.State, ExpiresIn: new(c.SecondsUntil(found.Expires))}
 	a, err := c.LoadAccount(ctx)
 	if found.State == record.Authorized && (err == nil || errors.Is(err, wire.ErrUnavailable)) {
 		reply.AuthMethods = found.Profile.Methods().Words()
@@ -95,15 +95,14 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 	if err != nil {
 		return Reply{}, err
 	}
-	want := session.Requirement{Company: company.Code}
-	c, err := s.findAuthorized(ctx, company, key, want, r)
+	c, err := s.findAuthorized(ctx, company, key, (*session.Call).Find, r)
 	if err == nil && r.Body != nil {
 		var body []byte
 		if body, err = r.Body(); err == nil && len(body) > 0 {
 			err = wire.Decode(body, wants)
 		}
 		if err == nil { // the body may have come slowly, and the session changed meanwhile
-			c, err = s.findAuthorized(ctx, company, key, want, r)
+			c, err = s.findAuthorized(ctx, company, key, (*session.Call).Find, r)
 		}
 	}
 	if err != nil {
@@ -161,7 +160,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	if company == nil {
 		return wire.ErrTokenInvalid
 	}
-	c, err := s.findAuthorized(ctx, company, "", session.Requirement{}, r)
+	c, err := s.findAuthorized(ctx, company, "", (*session.Call).FindOfAnyCompany, r)
 	if err != nil {
 		return err
 	}
@@ -172,22 +171,24 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	return nil
 }
 
-// findCall returns the call of a request, with the session of its token. The company of
-// the session must meet want.
-func (s *Service) findCall(ctx context.Context, company *tenant.Company, key string, want session.Requirement, r *Request) (*session.Call, error) {
+// A finder is a method of session.Call that finds the session of a token.
+type finder func(c *session.Call, ctx context.Context, token string) error
+
+// findCall returns the call of a request, with the session of its token.
+func (s *Service) findCall(ctx context.Context, company *tenant.Company, key string, find finder, r *Request) (*session.Call, error) {
 	token, err := wire.ParseBearer(r.Authorization)
 	if err != nil {
 		return nil, err
 	}
-	c := s.NewCall(r.client())
-	if err := c.SetCompany(ctx, company, key); err != nil {
+	c, err := s.CallOf(ctx, company, key, r.client())
+	if err != nil {
 		return nil, err
 	}
-	return c, c.Find(ctx, token, want)
+	return c, find(c, ctx, token)
 }
 
-func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, key string, want session.Requirement, r *Request) (*session.Call, error) {
-	c, err := s.findCall(ctx, company, key, want, r)
+func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, key string, find finder, r *Request) (*session.Call, error) {
+	c, err := s.findCall(ctx, company, key, find, r)
 	if err == nil && c.Session().State != record.Authorized {
 		err = wire.ErrSessionInvalid
 	}

@@ -124,10 +124,16 @@ func issued(t session.Issued, err error) (Reply, error) {
 }
 
 // Serve runs a route. Its errors wrap a *wire.Error that the route lists, and have a ref.
-func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
+func (s *Service) Serve(ctx context.Context, r *Request) (Reply, error) {
 	c := s.NewCall(r.client())
 	ctx = record.WithStoreTime(ctx)
-	defer func() { s.emit(ctx, r, c, reply, err) }()
+	reply, err := s.answer(ctx, r, c)
+	s.emit(ctx, r, c, reply, err)
+	return reply, err
+}
+
+// answer is Serve without the events. It contains panics.
+func (s *Service) answer(ctx context.Context, r *Request, c *session.Call) (reply Reply, err error) {
 	defer func() {
 		if p := panics.Recovered(recover()); p != nil {
 			p.Log(s.Log, "company", r.Company, "route", r.Route.Path)
@@ -207,11 +213,10 @@ func (r *Request) credentials() ([]string, error) {
 // findSession finds the token's session, which must be in a state that the route accepts.
 // In the same step it spends the code of the session if the request may have it.
 func (r *Route) findSession(ctx context.Context, c *session.Call, token string, spend bool) (err error) {
-	want := session.Requirement{Company: c.Company.Code}
 	if spend {
-		err = c.FindAndSpendCode(ctx, token, want, r.From[0])
+		err = c.FindAndSpendCode(ctx, token, r.From[0])
 	} else {
-		err = c.Find(ctx, token, want)
+		err = c.Find(ctx, token)
 	}
 	if err == nil && !slices.Contains(r.From, c.Session().State) {
 		err = wire.ErrSessionInvalid

@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -26,8 +25,8 @@ type setPasswordRequest struct {
 // session decides between requests with the same token, and the account's Generation
 // between those with different tokens.
 func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPasswordRequest) (Reply, error) {
-	a, err := c.LoadAccount(ctx)
-	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
+	a, err := c.ActiveAccount(ctx)
+	if err != nil {
 		return Reply{}, err
 	}
 	if err := c.Company.CheckPassword("new_password", req.NewPassword, a); err != nil {

@@ -20,7 +20,7 @@ type stepUpRequest struct {
 // stepUp begins to raise a session: it chooses a factor, and sends the code if that is an
 // SMS (contract, section 21). It stores nothing else, but extends the session.
 func (s *Service) stepUp(ctx context.Context, c *session.Call, req *stepUpRequest) (Reply, error) {
-	a, err := c.StepUpAccount(ctx)
+	a, err := c.ActiveAccount(ctx)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -105,17 +105,14 @@ type checkStepUpRequest struct {
 	Credential     jsontext.Value `json:"credential"`
 }
 
-// factor returns the factor that the request gives. with is that of its step-up.
-func (r *checkStepUpRequest) factor(with record.AuthMethods) (given record.AuthMethods, err error) {
-	if with != record.BySMS {
-		with = record.ByApp
-	}
+// factor returns the factor that the request gives. A code by SMS counts as one of the app.
+func (r *checkStepUpRequest) factor() (given record.AuthMethods, err error) {
 	n := 0
 	for _, field := range []struct {
 		sent   bool
 		factor record.AuthMethods
 	}{
-		{r.OTP != "", with},
+		{r.OTP != "", record.ByApp},
 		{r.BackupCode != "", record.ByBackupCode},
 		{r.Password != "", record.ByPassword},
 		{r.Credential != nil, record.ByPasskey},
@@ -133,39 +130,43 @@ func (r *checkStepUpRequest) factor(with record.AuthMethods) (given record.AuthM
 // checkStepUp raises a session by the factor that was asked for, or another one that would
 // raise it (contract, section 21).
 func (s *Service) checkStepUp(ctx context.Context, c *session.Call, req *checkStepUpRequest) (Reply, error) {
-	if _, err := req.factor(""); err != nil {
+	factor, err := req.factor()
+	if err != nil {
 		return Reply{}, err
 	}
 	with, err := c.OpenStepUp(ctx, req.StepUpToken)
 	if err != nil {
 		return Reply{}, err
 	}
-	a, err := c.StepUpAccount(ctx)
+	a, err := c.ActiveAccount(ctx)
 	if err != nil {
 		return Reply{}, err
 	}
-	factor, _ := req.factor(with.Factor)
+	if factor == record.ByApp && with.Factor == record.BySMS {
+		factor = record.BySMS
+	}
 	if with.Wanted == session.ForMFA && c.Session().Profile.Methods().Multi() { // another tab was faster
 		with.Wanted = session.ForFresh
 	}
 	if !slices.Contains(c.StepUpFactors(a, with.Wanted), factor) {
 		return Reply{}, wire.Invalid("The account can't give this factor now. Call stepup again, and see factors in the answer.")
 	}
-	st, err := s.proveFactor(ctx, c, a, factor, req)
+	st, err := s.proveFactor(ctx, with, a, factor, req)
 	if err != nil {
 		return Reply{}, err
 	}
-	raised, err := c.Raise(ctx, st)
+	raised, err := with.Raise(ctx, st)
 	if err != nil {
 		return Reply{}, err
 	}
 	return Reply{
-		SessionState: raised.State, ExpiresIn: new(int(raised.Expires.Sub(c.Now).Seconds())), AuthMethods: raised.Profile.Methods().Words(),
+		SessionState: raised.State, ExpiresIn: new(c.SecondsUntil(raised.Expires)), AuthMethods: raised.Profile.Methods().Words(),
 	}, nil
 }
 
 // proveFactor checks a factor, and counts it as in a login.
-func (s *Service) proveFactor(ctx context.Context, c *session.Call, a record.Account, factor record.AuthMethods, req *checkStepUpRequest) (st session.Step, err error) {
+func (s *Service) proveFactor(ctx context.Context, with *session.StepUp, a record.Account, factor record.AuthMethods, req *checkStepUpRequest) (st session.Step, err error) {
+	c := with.Call
 	switch factor {
 	case record.ByPassword:
 		return session.Step{Account: a, By: factor}, s.provePassword(ctx, c, a, req.Password)
@@ -180,7 +181,7 @@ func (s *Service) proveFactor(ctx context.Context, c *session.Call, a record.Acc
 	case record.ByBackupCode:
 		st, err = c.TryBackupCode(ctx, req.BackupCode)
 	default:
-		st, err = c.TryStepUpCode(ctx, factor, req.OTP)
+		st, err = with.TryCode(ctx, factor, req.OTP)
 	}
 	c.RecordSecondFactor(ctx, st.Account, err)
 	return st, err
@@ -190,7 +191,7 @@ func (s *Service) proveFactor(ctx context.Context, c *session.Call, a record.Acc
 // has counts of its own only if the client shows that it is one: the session's may have been
 // forgotten since.
 func (s *Service) provePassword(ctx context.Context, c *session.Call, a record.Account, password string) error {
-	c.Device = nil
+	c.Device = ""
 	if err := c.FindDevice(ctx, a, ""); err != nil {
 		return err
 	}

@@ -33,10 +33,10 @@ type Attempt struct {
 	Company   *tenant.Company
 	Address   string // the client's
 	NoAddress bool   // the address is unknown: a backend acts for a user and does not pass it on
-	// Device is what the account remembers of the client; nil if it is unknown. It
+	// Device is the ID of a device that the account remembers; empty for an unknown client. It
 	// replaces the address: what would count for the address counts for the device, so
 	// that others at the address can't lock it out.
-	Device *record.Device
+	Device string
 	Now    time.Time
 	Keys   *tokens.Keys // for the names of the counters of addresses and phones
 
@@ -45,9 +45,7 @@ type Attempt struct {
 	Reported      *ReportedLimits // nil to emit no events for full counters
 	Traffic       *Traffic        // of all attempts; nil only if Reported is nil
 
-	// The account of the attempt, once it is known.
-	Account   int64
-	Mnemocode string
+	Mnemocode string // of the account, once it is known: for outbox events
 	// Events are what happened. Only their Name, Reason and Traffic are emitted; the other
 	// fields come from the call.
 	Events []record.Event
@@ -102,7 +100,7 @@ func addressRanges(address string) []string {
 // Turn returns the attempt's turn at hashing. A whole /48 counts as one client.
 func (at *Attempt) Turn() password.Turn {
 	ranges := addressRanges(at.Address)
-	return password.Turn{Company: at.Company.Code, Known: at.Device != nil, Address: ranges[len(ranges)-1], Waited: &at.waited}
+	return password.Turn{Company: at.Company.Code, Known: at.Device != "", Address: ranges[len(ranges)-1], Waited: &at.waited}
 }
 
 // wideFactor is how much higher the limit of a /48 is than that of an address.
@@ -113,8 +111,8 @@ func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
 	if rate == tenant.Unlimited {
 		return nil
 	}
-	if at.Device != nil {
-		return []record.Counter{at.Counter(name, "device/"+at.Device.ID, rate)}
+	if at.Device != "" {
+		return []record.Counter{at.Counter(name, "device/"+at.Device, rate)}
 	}
 	if at.NoAddress {
 		return nil
@@ -254,6 +252,12 @@ func (at *Attempt) MarkUsed(ctx context.Context, mark record.Counter, others ...
 		return false, nil
 	}
 	return err == nil, at.LimitError(err)
+}
+
+// IsUsed reports whether a mark is full. It does not mark it.
+func (at *Attempt) IsUsed(ctx context.Context, mark record.Counter) (bool, error) {
+	first, err := at.MarkUsed(ctx, record.CheckOnly(mark)[0])
+	return err == nil && !first, err
 }
 
 // Spend marks a secret that a client sent as used, on all nodes. It returns false if the

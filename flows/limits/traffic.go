@@ -76,7 +76,7 @@ const (
 // RecordTraffic adds an attempt to Traffic: which account it concerned, 0 for none, and
 // whether it completed a login. Do not call it for an attempt that a limit or lock refused.
 func (at *Attempt) RecordTraffic(account int64, login bool) {
-	if at.Traffic == nil || at.Company == nil || at.NoAddress || at.Device != nil {
+	if at.Traffic == nil || at.Company == nil || at.NoAddress || at.Device != "" {
 		return
 	}
 	at.Traffic.mu.Lock()

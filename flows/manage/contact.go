@@ -81,8 +81,8 @@ func (ad *Admin) readContact(contact record.Contact, text string) (string, error
 }
 
 func (ad *Admin) sendContact(ctx context.Context, owner string, contact record.Contact, value, address string, a record.Account) (SentContact, error) {
-	c := ad.NewCall(session.Client{Address: address})
-	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
+	c, err := ad.CallOf(ctx, ad.Company, "", session.Client{Address: address})
+	if err != nil {
 		return SentContact{}, err
 	}
 	token, seconds, err := c.SendContact(ctx, owner, contact, value, a)

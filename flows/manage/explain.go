@@ -23,8 +23,8 @@ type Finding struct {
 // checks what a login checks, in the same order, so the first Answer is that of a login with
 // the right password or, if the account has none, of the first step. It counts nothing.
 func (ad *Admin) Explain(ctx context.Context, loginID, address string) ([]Finding, error) {
-	c := ad.NewCall(session.Client{Address: address})
-	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
+	c, err := ad.CallOf(ctx, ad.Company, "", session.Client{Address: address})
+	if err != nil {
 		return nil, err
 	}
 	c.Reported, c.NoAddress = nil, address == ""

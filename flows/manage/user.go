@@ -36,7 +36,7 @@ func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address 
 func (ad *Admin) attemptOf(ctx context.Context, a record.Account, address string) (*limits.Attempt, error) {
 	at, err := ad.Attempt(ctx, ad.Company, address)
 	at.NoAddress = address == ""
-	at.Account, at.Mnemocode = a.ID, a.Mnemocode
+	at.Mnemocode = a.Mnemocode
 	return &at, err
 }
 
@@ -67,11 +67,11 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 // passwordCounts says where an attempt with a password counts. A user's known device has
 // counts of its own, as in a login.
 func (ad *Admin) passwordCounts(ctx context.Context, at *limits.Attempt, a record.Account) (session.Counts, error) {
-	c := ad.NewCall(session.Client{Device: ad.device})
-	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
+	c, err := ad.CallOf(ctx, ad.Company, "", session.Client{Device: ad.device})
+	if err != nil {
 		return session.Counts{}, err
 	}
-	if err := c.FindDevice(ctx, a, ""); err != nil || c.Device == nil {
+	if err := c.FindDevice(ctx, a, ""); err != nil || c.Device == "" {
 		return session.Counts{Key: at.FailureKey(a, ""), Now: a.FailureCounts}, err
 	}
 	at.Device = c.Device

@@ -24,16 +24,16 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string, once bool) error
 	if err := ad.mayWelcome(a); err != nil {
 		return err
 	}
-	c := ad.NewCall(session.Client{Address: ad.Address})
-	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
-		return err
-	}
-	mark := c.Counter("welcomed", strconv.FormatInt(a.ID, 10), tenant.Rate{N: 1, Per: 366 * 24 * time.Hour})
-	first, err := c.MarkUsed(ctx, record.CheckOnly(mark)[0])
+	c, err := ad.CallOf(ctx, ad.Company, "", session.Client{Address: ad.Address})
 	if err != nil {
 		return err
 	}
-	if once && !first {
+	mark := c.Counter("welcomed", strconv.FormatInt(a.ID, 10), tenant.Rate{N: 1, Per: 366 * 24 * time.Hour})
+	got, err := c.IsUsed(ctx, mark)
+	if err != nil {
+		return err
+	}
+	if once && got {
 		return &Error{403, "", "", "the account got a welcome mail already, and the key has only the right create: use one with write", nil}
 	}
 	mark.Limit = math.MaxInt32 // it is never full, so each mail is followed by its link, even of two calls at once

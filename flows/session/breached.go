@@ -63,8 +63,8 @@ func (p *Passwords) RefuseBreached(ctx context.Context, company *tenant.Company,
 // password, except while only the former system knows it. The caller has already told the
 // client that the password is right, or does so next, so the time that this takes reveals
 // nothing.
-func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed string) error {
-	breached := &c.Company.Breached
+func (p *Passwords) CheckBreached(ctx context.Context, at *limits.Attempt, a *record.Account, typed string) error {
+	breached := &at.Company.Breached
 	if !breached.AtLogin || breached.List == nil || a.MustSetPassword {
 		return nil
 	}
@@ -73,47 +73,47 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	// If the former system's password was not replaced just now, all its accounts have the
 	// same hash.
 	if a.PasswordHash == record.ExternalPassword {
-		return c.askBreached(ctx, a, typed)
+		return p.askBreached(ctx, at, a, typed)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %t %s", breached.From, breached.Require, a.PasswordHash)) // another list may know more
 	of := hex.EncodeToString(sum[:16])
-	asked := record.Counter{Key: limits.Key(c.Company.Code, "breached", of), Limit: 1, Window: breachedMemory}
-	asking := record.Counter{Key: limits.Key(c.Company.Code, "breached-asking", of), Limit: 1, Window: breachedTime}
+	asked := record.Counter{Key: limits.Key(at.Company.Code, "breached", of), Limit: 1, Window: breachedMemory}
+	asking := record.Counter{Key: limits.Key(at.Company.Code, "breached-asking", of), Limit: 1, Window: breachedTime}
 	asking.CheckOnly = breached.Require // then each login waits for an answer of its own
-	err := c.Counters.Charge(ctx, c.Now, append(record.CheckOnly(asked), asking)...)
+	err := at.Counters.Charge(ctx, at.Now, append(record.CheckOnly(asked), asking)...)
 	full, isFull := errors.AsType[*record.FullError](err)
 	for waited := time.Duration(0); isFull && full.Key == asking.Key && waited < breachedWait; waited += breachedPoll {
-		<-c.m.after(breachedPoll) // another login is asking
-		err = c.Counters.Charge(ctx, c.Now, record.CheckOnly(asked, asking)...)
+		<-p.after(breachedPoll) // another login is asking
+		err = at.Counters.Charge(ctx, at.Now, record.CheckOnly(asked, asking)...)
 		full, isFull = errors.AsType[*record.FullError](err)
 	}
 	if isFull && full.Key == asked.Key {
-		if full.Until.After(c.Now.Add(breachedMemory - breachedRecent)) { // perhaps after a was loaded
-			return c.reloadMustSetPassword(ctx, a)
+		if full.Until.After(at.Now.Add(breachedMemory - breachedRecent)) { // perhaps after a was loaded
+			return p.reloadMustSetPassword(ctx, at, a)
 		}
 		return nil
 	}
 	if err != nil && !isFull { // if the other login has no answer, this one asks
-		return c.LimitError(err)
+		return at.LimitError(err)
 	}
-	if err := c.askBreached(ctx, a, typed); err != nil {
+	if err := p.askBreached(ctx, at, a, typed); err != nil {
 		return err
 	}
-	_, err = c.MarkUsed(ctx, asked) // last, so that no answer is lost
+	_, err = at.MarkUsed(ctx, asked) // last, so that no answer is lost
 	return err
 }
 
-func (c *Call) askBreached(ctx context.Context, a *record.Account, typed string) error {
-	listed, err := c.m.Breached(ctx, c.Company, typed)
+func (p *Passwords) askBreached(ctx context.Context, at *limits.Attempt, a *record.Account, typed string) error {
+	listed, err := p.Breached(ctx, at.Company, typed)
 	if err == nil && listed {
-		err = c.mustSetPassword(ctx, a)
+		err = p.mustSetPassword(ctx, at, a)
 	}
 	return err
 }
 
 // reloadMustSetPassword takes over what another login has found out about the password.
-func (c *Call) reloadMustSetPassword(ctx context.Context, a *record.Account) error {
-	stored, err := c.m.Accounts.ByID(ctx, c.Company.Code, a.ID)
+func (p *Passwords) reloadMustSetPassword(ctx context.Context, at *limits.Attempt, a *record.Account) error {
+	stored, err := p.Accounts.ByID(ctx, at.Company.Code, a.ID)
 	if err != nil && !record.IsAnswer(err) {
 		return wire.Unavailable("loading the account", err)
 	}
@@ -124,14 +124,14 @@ func (c *Call) reloadMustSetPassword(ctx context.Context, a *record.Account) err
 }
 
 // mustSetPassword makes the user set a new password in place of a breached one.
-func (c *Call) mustSetPassword(ctx context.Context, a *record.Account) error {
-	changed := record.Event{Name: record.AccountChanged, Time: c.Now, Mnemocode: a.Mnemocode, Fields: []string{"must_set_password"}}
-	_, err := c.m.Accounts.Update(ctx, c.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
+func (p *Passwords) mustSetPassword(ctx context.Context, at *limits.Attempt, a *record.Account) error {
+	changed := record.Event{Name: record.AccountChanged, Time: at.Now, Mnemocode: a.Mnemocode, Fields: []string{"must_set_password"}}
+	_, err := p.Accounts.Update(ctx, at.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
 		if stored.Generation != a.Generation { // compare no hashes: another login may have rehashed the same password
 			return false, record.ErrConflict // the password was changed
 		}
-		stored.MustSetPassword, stored.Updated = true, c.Now
-		stored.Outbox = background.OutboxEvents(ctx, c.Company, changed)
+		stored.MustSetPassword, stored.Updated = true, at.Now
+		stored.Outbox = background.OutboxEvents(ctx, at.Company, changed)
 		return false, nil
 	})
 	if record.IsAnswer(err) {
@@ -141,6 +141,6 @@ func (c *Call) mustSetPassword(ctx context.Context, a *record.Account) error {
 		return wire.Unavailable("demanding a new password", err)
 	}
 	a.MustSetPassword = true
-	c.Events = append(c.Events, record.Event{Name: record.AccountPasswordBreached})
+	at.Events = append(at.Events, record.Event{Name: record.AccountPasswordBreached})
 	return nil
 }

@@ -36,7 +36,6 @@ type Call struct {
 	m         *Manager
 	session   *record.Session // nil until it is found
 	token     string          // the session's
-	stepUp    string          // the token with which the session is being raised; empty for none
 	revoked   bool            // Revoke has revoked the session, so the next one replaces none
 	hidden    bool            // the store has the session as a decoy's (see reveal)
 	client    Client
@@ -46,11 +45,12 @@ type Call struct {
 	welcomed  bool   // the session is that of a link that welcomes a user
 
 	// Results of finding the session.
-	limited *record.FullError // the limit that the address has reached; nil if none
-	loaded  *record.Account   // the session's account, if it was loaded
-	claim   *record.Counter   // of a stateless token: full once it was used; nil if the session is stored
+	limited   *record.FullError // the limit that the address has reached; nil if none
+	stateless *stateless        // nil if the store has the session
+	device    *record.Device    // what FindDevice has found; see known
 
 	// For the call's events.
+	account int64
 	nextID  string // of the session that the call issued a token for
 	country string // calling code of the phone that the call's SMS code is for; empty for none
 	gateway string // the one that was asked last for the call's code or link; empty for none
@@ -59,6 +59,13 @@ type Call struct {
 // NewCall returns the call of a client. Call SetCompany next.
 func (m *Manager) NewCall(client Client) *Call {
 	return &Call{Attempt: m.attempt(nil, client.Address), m: m, client: client, userAgent: KeptUserAgent(client.UserAgent)}
+}
+
+// CallOf returns the call of a company's client, who has sent the API key of this name. Its
+// error is that of Keys.
+func (m *Manager) CallOf(ctx context.Context, company *tenant.Company, key string, client Client) (*Call, error) {
+	c := m.NewCall(client)
+	return c, c.SetCompany(ctx, company, key)
 }
 
 // SetCompany sets the company of the call and the name of the API key that the client
@@ -90,7 +97,7 @@ func (c *Call) Session() record.Session {
 func (c *Call) NextID() string { return c.nextID }
 
 // SetAccount records which account the call is about.
-func (c *Call) SetAccount(a record.Account) { c.Account, c.Mnemocode = a.ID, a.Mnemocode }
+func (c *Call) SetAccount(a record.Account) { c.account, c.Mnemocode = a.ID, a.Mnemocode }
 
 // ClientEvent returns an event that the call's client caused.
 func (c *Call) ClientEvent(reason string) record.Event {
@@ -100,7 +107,7 @@ func (c *Call) ClientEvent(reason string) record.Event {
 // Event is ClientEvent with the account, the session, and the country and gateway of an SMS.
 func (c *Call) Event() record.Event {
 	e := c.ClientEvent("")
-	e.Time, e.Country, e.Gateway, e.Account, e.Mnemocode = c.Now, c.country, c.gateway, c.Account, c.Mnemocode
+	e.Time, e.Country, e.Gateway, e.Account, e.Mnemocode = c.Now, c.country, c.gateway, c.account, c.Mnemocode
 	if c.session != nil {
 		e.Session, e.State = c.session.ID, c.session.State
 		if c.Mnemocode == "" {

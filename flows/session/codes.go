@@ -3,12 +3,10 @@ package session
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
@@ -124,49 +122,6 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 	return err
 }
 
-// sendLater sends the code of a recovery after the answer. If that fails, the code
-// becomes void.
-func (c *Call) sendLater(ctx context.Context, a record.Account, session record.TokenHash, code newCode) {
-	c.m.sendDelayed(ctx, c.Company, a, message.OTPRecovery, func(ctx context.Context) error {
-		if code.send == nil {
-			return nil
-		}
-		err := panics.Contain(func() error { return code.send(ctx) })
-		if err == nil {
-			return nil
-		}
-		void := c.voidCode(ctx, session, code.stored)
-		if errors.Is(err, errBudgetSpent) {
-			return void
-		}
-		return errors.Join(err, void)
-	})
-}
-
-// voidCode replaces a code that was not sent with one that nothing matches, unless the
-// code was spent. Guesses then count as they do for a decoy.
-func (c *Call) voidCode(ctx context.Context, hash record.TokenHash, unsent *record.Code) error {
-	session, err := c.m.Sessions.SpendCode(ctx, c.m.Now(), c.Company.Code, hash, record.RecoveryOTP)
-	if errors.Is(err, record.ErrNotFound) {
-		return nil
-	}
-	if err != nil || session.Code == nil {
-		return err
-	}
-	code := *session.Code
-	if code.Hash == unsent.Hash { // otherwise it is the code of a renewal, which is put back
-		rand.Read(code.Hash[:])
-	}
-	number, err := c.m.Sessions.OpenCode(ctx, c.m.Now(), hash, record.RecoveryOTP)
-	if err == nil {
-		err = c.m.Sessions.SetCode(ctx, hash, number, code)
-	}
-	if errors.Is(err, record.ErrConflict) { // the session was revoked, or a later renewal has replaced the code
-		return nil
-	}
-	return err
-}
-
 // codeAccount returns the account of a step with codes. It fails if limits, locks or
 // the account's status do not allow the step.
 func (c *Call) codeAccount(ctx context.Context) (record.Account, error) {
@@ -204,7 +159,7 @@ func (c *Call) spendCode(state record.State) getter {
 			if err != nil {
 				return session, err
 			}
-			c.setDevice(session.Device)
+			c.Device = session.Device
 		}
 		session, err := c.m.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressCounters()...)
 		if errors.As(err, &c.limited) {
@@ -219,41 +174,44 @@ func (c *Call) spendCode(state record.State) getter {
 // text that can't be one spends nothing. The returned step checks the address of a right
 // one.
 func (c *Call) TryCode(ctx context.Context, sent string) (Step, error) {
-	return c.tryCode(ctx, sent, c.session.NoCode)
+	a, err := c.LoadAccount(ctx)
+	switch {
+	case err != nil:
+		return Step{}, err
+	case c.session.NoCode && a.HasApp():
+		return c.tryApp(ctx, a, sent)
+	default:
+		return c.trySMS(ctx, a, sent, c.token)
+	}
 }
 
-// tryCode is TryCode. byApp says that no code was sent.
-func (c *Call) tryCode(ctx context.Context, sent string, byApp bool) (Step, error) {
-	a, err := c.LoadAccount(ctx)
-	if err != nil {
-		return Step{}, err
-	}
-	try, length := c.trySMS, c.Company.OTP.Length
-	if byApp && (a.HasApp() || c.stepUp != "") { // StepUpFactors has listed the app of a step-up
-		try, length = c.tryApp, tokens.TOTPDigits
-	}
+// readCode reads a code of this many digits, and returns where it counts. It fails if limits,
+// locks or the account's status do not allow a code now.
+func (c *Call) readCode(ctx context.Context, a record.Account, sent string, length int) (otp string, counts Counts, err error) {
 	otp, ok := typed.OTP(sent, length)
 	if !ok {
-		return Step{}, wire.Invalid("The field otp must have the %d digits of the code. Nothing was spent or counted.", length)
+		return "", Counts{}, wire.Invalid("The field otp must have the %d digits of the code. Nothing was spent or counted.", length)
 	}
 	if c.limited != nil {
-		return Step{}, c.LimitError(c.limited)
+		return "", Counts{}, c.LimitError(c.limited)
 	}
-	counts, err := c.mayTryCode(ctx, a)
+	counts, err = c.mayTryCode(ctx, a)
+	return otp, counts, err
+}
+
+// trySMS compares a code with that of the call's session, which must be spent already. The
+// token is the one that the code was made for.
+func (c *Call) trySMS(ctx context.Context, a record.Account, sent, token string) (Step, error) {
+	otp, counts, err := c.readCode(ctx, a, sent, c.Company.OTP.Length)
 	if err != nil {
 		return Step{}, err
 	}
-	return try(ctx, a, counts, otp)
-}
-
-// trySMS compares a code with that of the call's session, which must be spent already.
-func (c *Call) trySMS(ctx context.Context, a record.Account, counts Counts, otp string) (Step, error) {
 	code := c.session.Code
 	if code == nil || !c.Now.Before(code.Expires) || code.Phone != "" && code.Phone != a.Phone {
 		return Step{}, wire.ErrOTPInvalid
 	}
 	c.country = smsCountry(c.Company, a.Phone)
-	if !c.Keys.IsCode(code.Hash, cmp.Or(c.stepUp, c.token), c.session.State, a.Phone, otp) {
+	if !c.Keys.IsCode(code.Hash, token, c.session.State, a.Phone, otp) {
 		if err := c.recordWrongCode(ctx, counts); err != nil {
 			return Step{Account: a}, err
 		}

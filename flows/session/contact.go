@@ -50,7 +50,7 @@ func (c *Call) SendContact(ctx context.Context, owner string, contact record.Con
 		err = c.handOver(ctx, "sending the code", budgets, func(ctx context.Context) error { return c.m.send(ctx, c.Company, sender, a, m) })
 	}
 	sent := tokens.Contact{ID: tokens.NewID(), Name: contact.Name, Value: value, Code: m.Code, Expires: m.Expires}
-	return c.Keys.SealContact(owner, sent), c.secondsUntil(m.Expires), err
+	return c.Keys.SealContact(owner, sent), c.SecondsUntil(m.Expires), err
 }
 
 // smsBudgets returns what a code by SMS is charged to.

@@ -41,9 +41,18 @@ func (c *Call) FindDevice(ctx context.Context, a record.Account, token string) e
 		return wire.Unavailable("looking up the device", err)
 	}
 	if !c.Company.Limits.ForgetsDevice(d.Failures) && liveDevice(d, a, c.Now) {
-		c.Device = &d
+		c.Device, c.device = d.ID, &d
 	}
 	return nil
+}
+
+// known returns the device that FindDevice has found, unless it is distrusted since; nil for
+// none.
+func (c *Call) known() *record.Device {
+	if c.Device == "" {
+		return nil
+	}
+	return c.device
 }
 
 // liveDevice reports whether a device is neither revoked nor expired. Whatever revokes
@@ -55,7 +64,8 @@ func liveDevice(d record.Device, a record.Account, now time.Time) bool {
 // SkipsSecondFactor reports whether the client is a device on which a second factor was
 // given, and need not be given again.
 func (c *Call) SkipsSecondFactor() bool {
-	return c.Company.Devices.SkipSecondFactor && c.Device != nil && c.Now.Before(c.Device.FactorUntil)
+	d := c.known()
+	return c.Company.Devices.SkipSecondFactor && d != nil && c.Now.Before(d.FactorUntil)
 }
 
 // Remember makes the account remember the client as a device, if the call's step makes
@@ -67,7 +77,7 @@ func (c *Call) Remember(wanted bool) { c.remember = wanted && c.Company.Devices.
 // that it was, and returns its token. If the store fails, the client is not remembered, and
 // logs in all the same.
 func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record.Session) string {
-	if c.Company.Devices.For != 0 && c.Device == nil {
+	if c.Company.Devices.For != 0 && c.Device == "" {
 		c.Notify(ctx, a, message.NoticeNewDevice)
 	}
 	if !c.remember {
@@ -79,17 +89,15 @@ func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record
 		Hash: hash, ID: next.Device, Generation: next.Generation, CompanyGeneration: next.CompanyGeneration,
 		Created: c.Now, Expires: until, Address: next.Address, UserAgent: next.UserAgent,
 	}
-	var former string
 	var err error
-	if c.Device != nil {
-		former = c.Device.ID
+	if c.Device != "" {
 		d.FactorUntil, err = c.factorUntil(ctx, a)
 	}
 	if next.Profile.Methods().Multi() {
 		d.FactorUntil = until
 	}
 	if err == nil {
-		err = c.m.Accounts.AddDevice(ctx, c.Company.Code, next.Account, d, former)
+		err = c.m.Accounts.AddDevice(ctx, c.Company.Code, next.Account, d, c.Device)
 	}
 	if err != nil {
 		c.m.Warn("a device could not be remembered", "company", c.Company.Code, "error", err)
@@ -105,7 +113,7 @@ func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record
 func (c *Call) factorUntil(ctx context.Context, a record.Account) (time.Time, error) {
 	devices, err := c.m.LiveDevices(ctx, a)
 	for _, d := range devices {
-		if d.ID == c.Device.ID {
+		if d.ID == c.Device {
 			return d.FactorUntil, err
 		}
 	}

@@ -113,9 +113,8 @@ func (c *Call) listed(session string) record.Counter {
 // hasListed reports whether an answer to this login has listed the disclaimers that are
 // pending now.
 func (c *Call) hasListed(ctx context.Context) (bool, error) {
-	if c.session == nil || c.claim != nil && c.Keys.Lists(c.token, c.listing()) {
+	if c.session == nil || c.stateless != nil && c.Keys.Lists(c.token, c.listing()) {
 		return true, nil
 	}
-	unlisted, err := c.MarkUsed(ctx, record.CheckOnly(c.listed(c.session.ID))[0])
-	return !unlisted, err
+	return c.IsUsed(ctx, c.listed(c.session.ID))
 }

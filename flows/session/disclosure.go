@@ -50,7 +50,7 @@ type Disclosure interface {
 	replaceCode(ctx context.Context, st Step, number int64, code newCode) error
 	// revoked returns the account with which the step of a revoked session continues, or an
 	// error. status is why it was revoked, if that is known.
-	revoked(a record.Account, status error) (record.Account, error)
+	revoked(state record.State, a record.Account, status error) (record.Account, error)
 }
 
 // Counts says where an attempt counts.
@@ -142,7 +142,7 @@ func (c open) replaceCode(ctx context.Context, st Step, number int64, code newCo
 }
 
 // revoked tells the status if the route reports it (contract, section 3).
-func (c open) revoked(a record.Account, status error) (record.Account, error) {
+func (c open) revoked(_ record.State, a record.Account, status error) (record.Account, error) {
 	if status == nil || !c.client.SeesStatus {
 		return record.Account{}, wire.ErrTokenInvalid
 	}

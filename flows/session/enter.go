@@ -76,9 +76,7 @@ func (c *Call) newSession(st Step) record.Session {
 		Expires:           c.Now.Add(time.Duration(c.Company.Session.Temporary)),
 		Ends:              c.Now.Add(time.Duration(c.Company.Session.Temporary)),
 		AtMost:            maxPending,
-	}
-	if c.Device != nil {
-		next.Device = c.Device.ID
+		Device:            c.Device,
 	}
 	if st.State == record.Authorized {
 		if c.remember {
@@ -111,14 +109,13 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 	switch {
 	case c.replacesNone():
 		err = c.m.Sessions.Create(ctx, c.Now, next, counters...)
-	case c.claim != nil:
-		err = c.m.Sessions.Create(ctx, c.Now, next, append([]record.Counter{*c.claim}, counters...)...)
-		if c.claimed(err) {
+	case c.stateless != nil:
+		err = c.m.Sessions.Create(ctx, c.Now, next, append([]record.Counter{c.stateless.claim}, counters...)...)
+		if isFull(err, c.stateless.claim) {
 			return wire.ErrTokenInvalid // another request with this token was faster
 		}
 		if errors.Is(err, record.ErrConflict) { // the account was changed during the login
-			c.loaded = nil
-			if _, revoked := c.LoadAccount(ctx); revoked != nil {
+			if _, revoked := c.accountOf(ctx, c.session); revoked != nil {
 				return revoked
 			}
 		}
@@ -205,7 +202,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 
 // describe returns what the answer says about a new session.
 func (c *Call) describe(st Step, next record.Session) Issued {
-	issued := Issued{State: st.State, ExpiresIn: c.secondsUntil(next.Expires)}
+	issued := Issued{State: st.State, ExpiresIn: c.SecondsUntil(next.Expires)}
 	switch st.State {
 	case record.CheckOTP:
 		issued.Factors = c.SecondFactors(st.Account)
@@ -302,7 +299,7 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 	session := c.newSession(st)
 	token := c.Keys.NewStateless(session, c.listing())
 	c.nextID = tokens.StatelessID(token)
-	return Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(session.Expires)}, nil
+	return Issued{Token: token, State: st.State, ExpiresIn: c.SecondsUntil(session.Expires)}, nil
 }
 
 // codelessLogins limits the sessions that strangers can begin for an account without
@@ -356,8 +353,8 @@ func (c *Call) Exchange(ctx context.Context) (Issued, error) {
 	moved := c.Event()
 	moved.Name, moved.Company = record.SessionMoved, c.Company.Code
 	c.m.Emit(ctx, moved)
-	return Issued{Token: token, State: next.State, ExpiresIn: c.secondsUntil(next.Expires), Mnemocode: next.Mnemocode}, nil
+	return Issued{Token: token, State: next.State, ExpiresIn: c.SecondsUntil(next.Expires), Mnemocode: next.Mnemocode}, nil
 }
 
-// secondsUntil returns the whole seconds from now until then.
-func (c *Call) secondsUntil(then time.Time) int { return int(then.Sub(c.Now) / time.Second) }
+// SecondsUntil returns the whole seconds from now until then.
+func (c *Call) SecondsUntil(then time.Time) int { return int(then.Sub(c.Now) / time.Second) }

@@ -13,16 +13,20 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Find finds the session of a token for the call. Its company must meet want; that of a
-// stateless token must be the call's.
-func (c *Call) Find(ctx context.Context, token string, want Requirement) error {
-	return c.find(ctx, token, want, c.m.Sessions.Get)
+// Find finds the session of a token of the call's company.
+func (c *Call) Find(ctx context.Context, token string) error {
+	return c.find(ctx, token, Requirement{Company: c.Company.Code}, c.m.Sessions.Get)
+}
+
+// FindOfAnyCompany is Find for a stored session of any company.
+func (c *Call) FindOfAnyCompany(ctx context.Context, token string) error {
+	return c.find(ctx, token, Requirement{}, c.m.Sessions.Get)
 }
 
 // FindAndSpendCode is Find for a request that carries a one-time code. If the session
 // is in the given state, its code is spent, even if the request then fails.
-func (c *Call) FindAndSpendCode(ctx context.Context, token string, want Requirement, state record.State) error {
-	return c.find(ctx, token, want, c.spendCode(state))
+func (c *Call) FindAndSpendCode(ctx context.Context, token string, state record.State) error {
+	return c.find(ctx, token, Requirement{Company: c.Company.Code}, c.spendCode(state))
 }
 
 func (c *Call) find(ctx context.Context, token string, want Requirement, get getter) error {
@@ -41,19 +45,12 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 		}
 		c.hidden = reveal(&session)
 		c.session = &session
-		c.setDevice(session.Device)
+		c.Device = session.Device
 	}
 	if !c.Tells.began(*c.session) {
 		return wire.ErrTokenInvalid
 	}
 	return nil
-}
-
-// setDevice sets the call's device by its ID, which may be empty.
-func (c *Call) setDevice(device string) {
-	if device != "" {
-		c.Device = &record.Device{ID: device}
-	}
 }
 
 // FindLink finds the call's session by the token of a mailed link. The next step
@@ -95,28 +92,33 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 	c.setCompany(owner)
 	c.session = &session
 	claim := c.Counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.KeepExpired).Sub(c.Now)})
-	c.claim = &claim
 	if err = c.m.Sessions.Charge(ctx, c.Now, record.CheckOnly(claim)...); err != nil {
-		if c.claimed(err) {
+		if isFull(err, claim) {
 			return wire.ErrTokenInvalid
 		}
 		return wire.Unavailable("asking whether the token was used", err)
 	}
-	a, err := c.LoadAccount(ctx)
+	a, err := c.accountOf(ctx, c.session)
 	if err != nil {
 		return err
 	}
-	c.loaded = &a
+	c.stateless = &stateless{claim, a}
 	if !c.Now.Before(session.Expires) {
 		return wire.ErrTokenExpired
 	}
 	return nil
 }
 
-// claimed reports whether err says that the call's stateless token was used already.
-func (c *Call) claimed(err error) bool {
+// A stateless is what belongs to a session that only its token holds.
+type stateless struct {
+	claim   record.Counter // full once the token was used
+	account record.Account
+}
+
+// isFull reports whether err says that this counter is full.
+func isFull(err error, counter record.Counter) bool {
 	full, ok := errors.AsType[*record.FullError](err)
-	return ok && c.claim != nil && full.Key == c.claim.Key
+	return ok && full.Key == counter.Key
 }
 
 // companyByTag returns the company with this tag, or nil if there is none.
@@ -145,22 +147,27 @@ func (m *Manager) refuseStateless(ctx context.Context, want Requirement, token s
 // CompanyGeneration and the FailureCounts of the login id hash that the decoy stands
 // for. Loading it takes as many calls to the store as loading any other.
 func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
-	if c.loaded != nil {
-		return *c.loaded, nil
+	if c.stateless != nil {
+		return c.stateless.account, nil
 	}
+	return c.accountOf(ctx, c.session)
+}
+
+// accountOf is LoadAccount for a session of the call's company.
+func (c *Call) accountOf(ctx context.Context, s *record.Session) (record.Account, error) {
 	var a record.Account
 	err := record.ErrNotFound
-	if c.session.Account != 0 {
-		a, err = c.m.Accounts.ByID(ctx, c.Company.Code, c.session.Account)
+	if s.Account != 0 {
+		a, err = c.m.Accounts.ByID(ctx, c.Company.Code, s.Account)
 	}
 	if errors.Is(err, record.ErrNotFound) { // a decoy, or it was deleted
-		a, err = c.decoyAccount(ctx)
+		a, err = c.decoyAccount(ctx, s.LoginID)
 	}
 	if err != nil {
 		return record.Account{}, wire.Unavailable("loading the account", err)
 	}
-	if a.ID != c.session.Account || a.Generation != c.session.Generation || a.CompanyGeneration != c.session.CompanyGeneration {
-		if a, err = c.accountOfRevoked(a); err != nil {
+	if a.ID != s.Account || a.Generation != s.Generation || a.CompanyGeneration != s.CompanyGeneration {
+		if a, err = c.accountOfRevoked(s, a); err != nil {
 			return record.Account{}, err
 		}
 	}
@@ -168,6 +175,15 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 		c.SetAccount(a)
 	}
 	return a, nil
+}
+
+// ActiveAccount is LoadAccount, and fails unless the account's status lets it log in.
+func (c *Call) ActiveAccount(ctx context.Context) (record.Account, error) {
+	a, err := c.LoadAccount(ctx)
+	if err == nil {
+		err = tenant.CheckStatus(a)
+	}
+	return a, err
 }
 
 // LinkAccount is LoadAccount for the session of a mailed link. A welcome link ends once the
@@ -182,15 +198,15 @@ func (c *Call) LinkAccount(ctx context.Context) (record.Account, error) {
 
 // accountOfRevoked returns the account with which the step of a revoked session continues.
 // Usually it returns an error instead.
-func (c *Call) accountOfRevoked(a record.Account) (record.Account, error) {
-	if c.session.CompanyGeneration != a.CompanyGeneration { // this revokes decoys too
+func (c *Call) accountOfRevoked(s *record.Session, a record.Account) (record.Account, error) {
+	if s.CompanyGeneration != a.CompanyGeneration { // this revokes decoys too
 		return record.Account{}, wire.ErrTokenInvalid
 	}
 	var status error // if a change of the status revoked the session
-	if c.session.Generation == a.InactiveGeneration-1 && c.Now.Before(c.session.Expires) {
+	if s.Generation == a.InactiveGeneration-1 && c.Now.Before(s.Expires) {
 		status = tenant.CheckStatus(a)
 	}
-	return c.Tells.revoked(a, status)
+	return c.Tells.revoked(s.State, a, status)
 }
 
 // whyRevoked is WhyRevoked for a token with this prefix.
@@ -205,17 +221,15 @@ func (c *Call) whyRevoked(ctx context.Context, prefix, token string) error {
 	if err != nil || session.Company != c.Company.Code || !c.Now.Before(session.Expires) {
 		return wire.ErrTokenInvalid
 	}
-	defer func(own *record.Session) { c.session = own }(c.session)
-	c.session, c.loaded = &session, nil
-	if _, err := c.LoadAccount(ctx); err != nil {
+	if _, err := c.accountOf(ctx, &session); err != nil {
 		return err
 	}
 	return wire.ErrTokenInvalid // the accounts store has lost the change that revoked it
 }
 
-// decoyAccount returns the account of a decoy.
-func (c *Call) decoyAccount(ctx context.Context) (record.Account, error) {
-	a, err := c.m.Accounts.ByLoginID(ctx, c.Company.Code, "", c.session.LoginID) // no account has the login id ""
+// decoyAccount returns the account of a decoy that stands for a login id hash.
+func (c *Call) decoyAccount(ctx context.Context, loginIDHash string) (record.Account, error) {
+	a, err := c.m.Accounts.ByLoginID(ctx, c.Company.Code, "", loginIDHash) // no account has the login id ""
 	if errors.Is(err, record.ErrNotFound) {
 		err = nil
 	}

@@ -3,10 +3,13 @@ package session
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"strconv"
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/typed"
@@ -89,8 +92,34 @@ func (c hardened) RecoveryMethod(wanted tenant.Method, found record.Account) (re
 	return c.Company.BlindRecoveryMethod(wanted, found)
 }
 
+// MailLink does not reveal whether there is an account. It charges the budget of the login id
+// that was sent. After the answer, it charges the budget of the account and mails the link.
 func (c hardened) MailLink(ctx context.Context, a record.Account, loginIDHash string) error {
-	return c.mailLinkLater(ctx, a, loginIDHash)
+	if err := c.Charge(ctx, c.AccountMails(limits.DecoyBudget(loginIDHash), message.RecoveryLink)...); err != nil {
+		return err
+	}
+	if a.ID == 0 {
+		return nil
+	}
+	c.m.sendDelayed(ctx, c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
+		err := c.m.chargePrivate(ctx, c.about(a), c.AccountMails(strconv.FormatInt(a.ID, 10), message.RecoveryLink)...)
+		if errors.Is(err, errBudgetSpent) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		link, message := c.newLink(a, message.RecoveryLink)
+		if err := c.store(ctx, link); err != nil {
+			return err
+		}
+		err = panics.Contain(func() error { return c.m.send(ctx, c.Company, c.Company.Mail, a, message) })
+		if err != nil {
+			c.abandon(ctx, link.Hash)
+		}
+		return err
+	})
+	return nil
 }
 
 // Shown shows nothing but what the client has sent. It invents no phone, because an
@@ -183,11 +212,54 @@ func (c hardened) replaceCode(ctx context.Context, st Step, number int64, code n
 	return c.deliver(ctx, st, c.session.Hash, code)
 }
 
+// sendLater sends the code of a recovery after the answer. If that fails, the code
+// becomes void.
+func (c hardened) sendLater(ctx context.Context, a record.Account, session record.TokenHash, code newCode) {
+	c.m.sendDelayed(ctx, c.Company, a, message.OTPRecovery, func(ctx context.Context) error {
+		if code.send == nil {
+			return nil
+		}
+		err := panics.Contain(func() error { return code.send(ctx) })
+		if err == nil {
+			return nil
+		}
+		void := c.voidCode(ctx, session, code.stored)
+		if errors.Is(err, errBudgetSpent) {
+			return void
+		}
+		return errors.Join(err, void)
+	})
+}
+
+// voidCode replaces a code that was not sent with one that nothing matches, unless the
+// code was spent. Guesses then count as they do for a decoy.
+func (c hardened) voidCode(ctx context.Context, hash record.TokenHash, unsent *record.Code) error {
+	session, err := c.m.Sessions.SpendCode(ctx, c.m.Now(), c.Company.Code, hash, record.RecoveryOTP)
+	if errors.Is(err, record.ErrNotFound) {
+		return nil
+	}
+	if err != nil || session.Code == nil {
+		return err
+	}
+	code := *session.Code
+	if code.Hash == unsent.Hash { // otherwise it is the code of a renewal, which is put back
+		rand.Read(code.Hash[:])
+	}
+	number, err := c.m.Sessions.OpenCode(ctx, c.m.Now(), hash, record.RecoveryOTP)
+	if err == nil {
+		err = c.m.Sessions.SetCode(ctx, hash, number, code)
+	}
+	if errors.Is(err, record.ErrConflict) { // the session was revoked, or a later renewal has replaced the code
+		return nil
+	}
+	return err
+}
+
 // revoked continues with a decoy where strangers can begin the session, so that they don't
 // learn that the account exists. A password may show its status; a code that was sent before
 // shows nothing.
-func (c hardened) revoked(a record.Account, status error) (record.Account, error) {
-	switch state := c.session.State; {
+func (c hardened) revoked(state record.State, a record.Account, status error) (record.Account, error) {
+	switch {
 	case status != nil && state == record.CheckPassword:
 		return a, nil
 	case anyones(state):
@@ -195,12 +267,12 @@ func (c hardened) revoked(a record.Account, status error) (record.Account, error
 	case !proven(a, state):
 		return record.Account{}, wire.ErrTokenInvalid
 	}
-	return c.open.revoked(a, status)
+	return c.open.revoked(state, a, status)
 }
 
 // withinPrivate returns a function that calls send if the account's own budgets and
 // locks allow it.
-func (c *Call) withinPrivate(a record.Account, send func(context.Context) error) func(context.Context) error {
+func (c hardened) withinPrivate(a record.Account, send func(context.Context) error) func(context.Context) error {
 	budgets := append(c.AccountSMS(strconv.FormatInt(a.ID, 10), a.Phone), c.CompanySMS()...)
 	country, full := c.CountrySMS(a.Phone)
 	budgets = append(budgets, country...)
@@ -212,20 +284,15 @@ func (c *Call) withinPrivate(a record.Account, send func(context.Context) error)
 		if full != nil {
 			return c.m.spentPrivate(ctx, c.about(a), full)
 		}
-		if err := c.chargePrivate(ctx, a, budgets...); err != nil {
+		if err := c.m.chargePrivate(ctx, c.about(a), budgets...); err != nil {
 			return err
 		}
 		return send(ctx)
 	}
 }
 
-// chargePrivate is Attempts.chargePrivate for the call's client.
-func (c *Call) chargePrivate(ctx context.Context, a record.Account, counters ...record.Counter) error {
-	return c.m.chargePrivate(ctx, c.about(a), counters...)
-}
-
 // about returns an event of the call's client and an account that the answer may not reveal.
-func (c *Call) about(a record.Account) record.Event {
+func (c hardened) about(a record.Account) record.Event {
 	e := c.ClientEvent("")
 	e.Company, e.Account, e.Mnemocode, e.Country = c.Company.Code, a.ID, a.Mnemocode, c.country
 	return e

@@ -2,14 +2,11 @@ package session
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
@@ -30,37 +27,6 @@ func (c *Call) MailLink(ctx context.Context, a record.Account, mail string, coun
 		return err
 	}
 	return c.store(ctx, link, counters...)
-}
-
-// mailLinkLater is MailLink for a recovery whose answer must not reveal whether there is
-// an account. It charges the budget of the login id that was sent. After the answer, it
-// charges the budget of the account and mails the link.
-func (c *Call) mailLinkLater(ctx context.Context, a record.Account, loginIDHash string) error {
-	if err := c.Charge(ctx, c.AccountMails(limits.DecoyBudget(loginIDHash), message.RecoveryLink)...); err != nil {
-		return err
-	}
-	if a.ID == 0 {
-		return nil
-	}
-	c.m.sendDelayed(ctx, c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
-		err := c.chargePrivate(ctx, a, c.AccountMails(strconv.FormatInt(a.ID, 10), message.RecoveryLink)...)
-		if errors.Is(err, errBudgetSpent) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		link, message := c.newLink(a, message.RecoveryLink)
-		if err := c.store(ctx, link); err != nil {
-			return err
-		}
-		err = panics.Contain(func() error { return c.m.send(ctx, c.Company, c.Company.Mail, a, message) })
-		if err != nil {
-			c.abandon(ctx, link.Hash)
-		}
-		return err
-	})
-	return nil
 }
 
 // newLink returns a session that only FindLink finds, and the mail with its link. The

@@ -42,11 +42,12 @@ func (p *Passwords) TryPassword(ctx context.Context, at *limits.Attempt, a recor
 // PasswordCounts says where an attempt with a password counts. The counts of a known device
 // are its own.
 func (c *Call) PasswordCounts(ctx context.Context, a record.Account, loginIDHash string) (Counts, error) {
-	if c.Device == nil {
+	d := c.known()
+	if d == nil {
 		return c.Tells.Counts(ctx, a, loginIDHash)
 	}
-	key := record.FailureKey{Company: c.Company.Code, Account: a.ID, Device: c.Device.ID}
-	return Counts{Key: key, Now: record.Failures{record.WrongPasswords: {Count: c.Device.Failures}}}, nil
+	key := record.FailureKey{Company: c.Company.Code, Account: a.ID, Device: d.ID}
+	return Counts{Key: key, Now: record.Failures{record.WrongPasswords: {Count: d.Failures}}}, nil
 }
 
 // ComparePassword counts an attempt and compares its password. If there is no account or
@@ -71,7 +72,7 @@ func (p *Passwords) ComparePassword(ctx context.Context, at *limits.Attempt, t *
 	// The public count comes first: an attempt that it refuses is not counted privately.
 	t.CaptchaDue, err = at.RecordPassword(ctx, t.Counts.Key, ok, t.Solved)
 	if errors.Is(err, limits.ErrDeviceUnknown) { // its other attempts were faster
-		at.Device = nil
+		at.Device = ""
 		if err := at.BeginLogin(ctx); err != nil {
 			return err
 		}

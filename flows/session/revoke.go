@@ -19,12 +19,12 @@ import (
 func (c *Call) Revoke(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // a logout ends the session even if the client hangs up
 	var err error
-	if c.claim != nil { // anyone can get many stateless tokens, so revoking them is what counts against the address
-		err = c.m.Sessions.Charge(ctx, c.Now, append(c.CountLogin(), *c.claim)...)
+	if c.stateless != nil { // anyone can get many stateless tokens, so revoking them is what counts against the address
+		err = c.m.Sessions.Charge(ctx, c.Now, append(c.CountLogin(), c.stateless.claim)...)
 	} else {
 		err = c.m.Sessions.Delete(ctx, c.session.Hash)
 	}
-	if errors.Is(err, record.ErrNotFound) || c.claimed(err) {
+	if errors.Is(err, record.ErrNotFound) || c.stateless != nil && isFull(err, c.stateless.claim) {
 		return wire.ErrTokenInvalid // another request has revoked it
 	}
 	if full, ok := errors.AsType[*record.FullError](err); ok {

@@ -29,17 +29,6 @@ var stepUpOrders = map[string][]record.AuthMethods{
 	ForFresh: {record.ByPasskey, record.ByPassword, record.ByApp, record.BySMS},
 }
 
-// StepUpAccount returns the account of the call's authorized session. From then on the call
-// hides nothing of it: the client is its user.
-func (c *Call) StepUpAccount(ctx context.Context) (record.Account, error) {
-	c.Tells = open{c}
-	a, err := c.LoadAccount(ctx)
-	if err == nil {
-		err = tenant.CheckStatus(a)
-	}
-	return a, err
-}
-
 // StepUpFactors returns the factors with which the owner of an account can raise a session
 // that was given some, best first. For two factors, these are what it was not given yet.
 func StepUpFactors(company *tenant.Company, a record.Account, given record.AuthMethods, wanted string) (factors []record.AuthMethods) {
@@ -77,7 +66,7 @@ func (c *Call) NewStepUp(ctx context.Context, a record.Account, wanted string, f
 	}
 	token = c.Keys.NewStepUp(tokens.StepUp{Company: c.Company.Code, Session: c.session.ID, Wanted: wanted, Factor: factor}, expires)
 	if factor != record.BySMS {
-		return token, c.secondsUntil(expires), nil
+		return token, c.SecondsUntil(expires), nil
 	}
 	if _, err := c.codeAccount(ctx); err != nil {
 		return "", 0, err
@@ -90,53 +79,68 @@ func (c *Call) NewStepUp(ctx context.Context, a record.Account, wanted string, f
 	if err == nil {
 		err = c.replaceCode(ctx, st, code)
 	}
-	return token, c.secondsUntil(expires), err
+	return token, c.SecondsUntil(expires), err
 }
 
 var errStepUp = wire.Invalid("The stepup_token is not one of this session, was used before or has expired. Call stepup again.")
 
-// OpenStepUp returns what a token of the call's session stands for. A token works once: see
-// Raise.
-func (c *Call) OpenStepUp(ctx context.Context, token string) (tokens.StepUp, error) {
-	found, ok := c.Keys.OpenStepUp(c.Company.Code, c.session.ID, token, c.Now)
-	if !ok {
-		return found, errStepUp
-	}
-	c.stepUp = token
-	unused, err := c.MarkUsed(ctx, record.CheckOnly(c.stepUpMark())[0])
-	if err == nil && !unused {
-		err = errStepUp
-	}
-	return found, err
+// A StepUp is one that the client of a call has begun. It raises the call's session once.
+type StepUp struct {
+	*Call
+	Wanted string // what it is for
+	Factor record.AuthMethods
+	token  string
 }
 
-// stepUpMark marks the call's step-up as used, for as long as its token can be valid.
-func (c *Call) stepUpMark() record.Counter {
-	mark := limits.Mark(c.Company.Code, "stepup", []byte(c.stepUp))
-	mark.Window = max(mark.Window, time.Duration(c.Company.Session.Temporary))
+// OpenStepUp returns the step-up of a token, which must be one of the call's session.
+func (c *Call) OpenStepUp(ctx context.Context, token string) (*StepUp, error) {
+	found, ok := c.Keys.OpenStepUp(c.Company.Code, c.session.ID, token, c.Now)
+	if !ok {
+		return nil, errStepUp
+	}
+	u := &StepUp{c, found.Wanted, found.Factor, token}
+	used, err := c.IsUsed(ctx, u.mark())
+	if err == nil && used {
+		err = errStepUp
+	}
+	return u, err
+}
+
+// mark marks the step-up as used, for as long as its token can be valid.
+func (u *StepUp) mark() record.Counter {
+	mark := limits.Mark(u.Company.Code, "stepup", []byte(u.token))
+	mark.Window = max(mark.Window, time.Duration(u.Company.Session.Temporary))
 	return mark
 }
 
-// TryStepUpCode compares a code with that of the app or, if the factor is an SMS, with the
-// one that was sent, which it spends.
-func (c *Call) TryStepUpCode(ctx context.Context, factor record.AuthMethods, sent string) (Step, error) {
-	if _, ok := typed.OTP(sent, c.Company.OTP.Length); ok && factor == record.BySMS {
-		found, err := c.spendCode(record.Authorized)(ctx, c.session.Hash)
+// TryCode compares a code with that of the app or, if the factor is an SMS, with the one that
+// was sent, which it spends.
+func (u *StepUp) TryCode(ctx context.Context, factor record.AuthMethods, sent string) (Step, error) {
+	if _, ok := typed.OTP(sent, u.Company.OTP.Length); ok && factor == record.BySMS {
+		found, err := u.spendCode(record.Authorized)(ctx, u.session.Hash)
 		if err != nil {
 			return Step{}, wire.Gone("spending the code", err)
 		}
-		c.session = &found
+		u.session = &found
 	}
-	return c.tryCode(ctx, sent, factor == record.ByApp)
+	a, err := u.LoadAccount(ctx)
+	switch {
+	case err != nil:
+		return Step{}, err
+	case factor == record.ByApp: // StepUpFactors has listed it
+		return u.tryApp(ctx, a, sent)
+	default:
+		return u.trySMS(ctx, a, sent, u.token)
+	}
 }
 
-// Raise adds the proof of a step to the call's session, whose login counts as now. The token
-// that OpenStepUp has opened is then used: of any number of callers with it, one succeeds.
-func (c *Call) Raise(ctx context.Context, st Step) (record.Session, error) {
-	if err := c.Charge(ctx, st.Counters...); err != nil {
+// Raise adds the proof of a step to the call's session, whose login counts as now. The step-up
+// is then used: of any number of callers with its token, one succeeds.
+func (u *StepUp) Raise(ctx context.Context, st Step) (record.Session, error) {
+	if err := u.Charge(ctx, st.Counters...); err != nil {
 		return record.Session{}, err
 	}
-	first, err := c.MarkUsed(ctx, c.stepUpMark())
+	first, err := u.MarkUsed(ctx, u.mark())
 	if err == nil && !first {
 		err = errStepUp
 	}
@@ -146,22 +150,22 @@ func (c *Call) Raise(ctx context.Context, st Step) (record.Session, error) {
 	ctx = context.WithoutCancel(ctx) // the factor may be spent already
 	// First the backup code: if the store then fails, the code is lost, but a raise without it
 	// could not be taken back.
-	err = c.complete(ctx, st)
+	err = u.complete(ctx, st)
 	if errors.Is(err, wire.ErrTokenInvalid) { // another request was faster with the same backup code
 		err = wire.ErrBackupCodeInvalid
 	}
 	if err != nil {
 		return record.Session{}, err
 	}
-	if err := c.raise(ctx, st.By); err != nil {
+	if err := u.raise(ctx, st.By); err != nil {
 		return record.Session{}, err
 	}
-	raised := c.Event()
-	raised.Name, raised.Company, raised.Factor, raised.Country = record.SessionRaised, c.Company.Code, string(st.By), ""
-	c.m.Emit(ctx, raised)
-	c.recordCode(ctx, st)
-	err = c.extend(ctx)
-	return *c.session, err
+	raised := u.Event()
+	raised.Name, raised.Company, raised.Factor, raised.Country = record.SessionRaised, u.Company.Code, string(st.By), ""
+	u.m.Emit(ctx, raised)
+	u.recordCode(ctx, st)
+	err = u.extend(ctx)
+	return *u.session, err
 }
 
 // extend extends the call's session as a request for the application does.
@@ -193,7 +197,7 @@ func (c *Call) raise(ctx context.Context, by record.AuthMethods) error {
 		if !errors.Is(err, record.ErrConflict) {
 			return wire.Unavailable("raising the session", err)
 		}
-		if err := c.Find(ctx, c.token, Requirement{Company: c.Company.Code}); err != nil {
+		if err := c.Find(ctx, c.token); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,11 @@ import (
 
 // tryApp compares a code with that of the authenticator app. A wrong code counts and
 // spends nothing. A right code is spent, even if the step then fails at the disclaimers.
-func (c *Call) tryApp(ctx context.Context, a record.Account, counts Counts, code string) (Step, error) {
+func (c *Call) tryApp(ctx context.Context, a record.Account, sent string) (Step, error) {
+	code, counts, err := c.readCode(ctx, a, sent, tokens.TOTPDigits)
+	if err != nil {
+		return Step{}, err
+	}
 	secret, err := c.Keys.OpenTOTP(a.Company, a.TOTP)
 	if err != nil {
 		return Step{}, err
