@@ -474,12 +474,19 @@ func (p *changeParser) identities(_ record.Field, v jsontext.Value) error {
 	return nil
 }
 
+// maxAccepted bounds the disclaimers of a request, because each is a row to store, for which
+// logins wait. A company has at most 64 at a time.
+const maxAccepted = 256
+
 // accepted reads the disclaimers that the account has accepted. A change can't
 // remove one that the account has, because it did accept it.
 func (p *changeParser) accepted(_ record.Field, v jsontext.Value) error {
 	var views []api.Acceptance
 	if json.Unmarshal(v, &views, json.RejectUnknownMembers(true)) != nil {
 		return errors.New(`it must be an array of {"code": "…", "version": "…"}`)
+	}
+	if len(views) > maxAccepted {
+		return fmt.Errorf("there are more than %d; send fewer", maxAccepted)
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for _, view := range views {

@@ -231,6 +231,12 @@ func adminRefuses(t *testing.T, s *site) {
 	s.admin("POST", "accounts", with(alice, fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}})).wantStatus(201)
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "bob", "login_name": "bob"}).wantStatus(201)
 	bob := func(more fields) fields { return with(fields{"profile_mnemocode": "x"}, more) }
+	accepted := func(n int) (all []fields) {
+		for i := range n {
+			all = append(all, fields{"code": fmt.Sprint(i)})
+		}
+		return all
+	}
 	for _, test := range []struct {
 		body   any
 		status int
@@ -273,6 +279,7 @@ func adminRefuses(t *testing.T, s *site) {
 		{bob(fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "x"}, {"provider_id": 1, "subject": "y"}}}), 400, "oauth_identities"},
 		{bob(fields{"disclaimers_accepted": []string{"terms"}}), 400, "disclaimers_accepted"},
 		{bob(fields{"disclaimers_accepted": []fields{{"code": ""}}}), 400, "disclaimers_accepted"},
+		{bob(fields{"disclaimers_accepted": accepted(257)}), 400, "disclaimers_accepted"},
 		{[]int{}, 400, ""},
 		{"x", 400, ""},
 		{fields{"profile_mnemocode": "bob"}, 409, "profile_mnemocode"},
@@ -298,6 +305,7 @@ func adminRefuses(t *testing.T, s *site) {
 	s.admin("PATCH", "accounts/bob", fields{"profile_mnemocode": ""}).wantRefused(400, "profile_mnemocode")
 	s.admin("PATCH", "accounts/bob", fields{"profile_mnemocode": "alice"}).wantRefused(409, "profile_mnemocode")
 	s.admin("PATCH", "accounts/bob", fields{"status": nil}).wantRefused(400, "status")
+	s.admin("PATCH", "accounts/bob", fields{"disclaimers_accepted": accepted(256)}).wantStatus(200)
 	s.admin("PATCH", "accounts/bob", fields{"login_name": "alice"}).wantRefused(409, "login_name")
 	s.admin("PATCH", "accounts/nobody", fields{"role": "x"}).wantRefused(404, "")
 	for _, route := range []string{"GET", "DELETE"} {
