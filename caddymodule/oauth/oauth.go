@@ -91,7 +91,7 @@ type oauthClient struct {
 	// false.
 	LinkVerifiedEmail bool `json:"link_verified_email,omitempty"`
 
-	// The time limit for all requests of one login to the provider, at most 1m.
+	// The time limit for all requests of one login to the provider, at most 10s.
 	// Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
