@@ -181,19 +181,15 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 }
 
 // unknownPasskey returns the error of a passkey that the company does not have. It is
-// errPasskeyUnknown unless another company has it, perhaps one that only other nodes know:
-// browsers offer the passkeys of all companies of a domain. It does not ask for the companies
-// that can't share the domain, because strangers can make it ask.
+// errPasskeyUnknown unless another company of the same domain has it, or one that only other
+// nodes know: browsers offer the passkeys of all companies of a domain.
 func (s *Service) unknownPasskey(ctx context.Context, c *session.Call, credential []byte) error {
-	companies, err := s.Accounts.CompaniesWithAccounts(ctx)
+	companies, err := s.Accounts.CompaniesWithPasskey(ctx, credential)
 	if err != nil {
 		return errPasskeyInvalid
 	}
 	for _, code := range companies {
-		if other := s.Companies[code]; other != nil && (other.Passkeys == nil || other.Passkeys.RPID() != c.Company.Passkeys.RPID()) {
-			continue
-		}
-		if _, err := s.Accounts.Passkey(ctx, code, credential); !errors.Is(err, record.ErrNotFound) {
+		if other := s.Companies[code]; other == nil || other.Passkeys != nil && other.Passkeys.RPID() == c.Company.Passkeys.RPID() {
 			return errPasskeyInvalid
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +171,22 @@ func TestAPasskeyChallengeWorksOnceInItsCompany(t *testing.T) {
 	b.must("passkey/login", "", d.answer(code))
 }
 
+// passkeyReads counts the queries for a passkey.
+type passkeyReads struct {
+	record.Accounts
+	n int
+}
+
+func (r *passkeyReads) Passkey(ctx context.Context, company string, credential []byte) (record.Passkey, error) {
+	r.n++
+	return r.Accounts.Passkey(ctx, company, credential)
+}
+
+func (r *passkeyReads) CompaniesWithPasskey(ctx context.Context, credential []byte) ([]string, error) {
+	r.n++
+	return r.Accounts.CompaniesWithPasskey(ctx, credential)
+}
+
 func TestPasskeysThatAreRefused(t *testing.T) {
 	b := newHarness(t)
 	invalid := wire.ErrCredentialsInvalid
@@ -206,13 +223,22 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, reason %q", c.name, err, wire.ReasonOf(err))
 		}
 	}
+	for i := range 10 {
+		b.addCompany(fmt.Sprint("more ", i))
+	}
+	asks := &passkeyReads{Accounts: b.Accounts}
+	b.Accounts = asks
+	b.wrong(invalid, "passkey/login", "", unknown.answer(code))
+	if b.Accounts = asks.Accounts; asks.n != 2 {
+		t.Errorf("the store was asked %d times for a passkey that nobody has, want 2", asks.n)
+	}
 	delete(b.Companies, code) // which another node may know
 	if _, err := b.serveAs("other", "192.0.2.1", "passkey/login", "", d.answer("other")); !errors.Is(err, invalid) || wire.ReasonOf(err) != "" {
 		t.Errorf("one of a company that this node does not know: %v, reason %q", err, wire.ReasonOf(err))
 	}
 	b.Companies[code] = b.company
 	passkeys := b.company.Passkeys
-	for _, b.company.Passkeys = range []tenant.PasskeyVerifier{nil, otherDomain{}} { // which the store is not asked about
+	for _, b.company.Passkeys = range []tenant.PasskeyVerifier{nil, otherDomain{}} {
 		if _, err := b.serveAs("other", "192.0.2.1", "passkey/login", "", d.answer("other")); wire.ReasonOf(err) != wire.PasskeyUnknown {
 			t.Errorf("one of a company of another domain: %v, reason %q", err, wire.ReasonOf(err))
 		}

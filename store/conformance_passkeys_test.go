@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 var passkeyCases = []accountsCase{
 	{
 		name:    "passkeys",
-		promise: "AddPasskey stores a passkey and the time of the change, Passkeys returns them by age, Passkey finds one by its Credential within the company; accounts say how many they have.",
+		promise: "AddPasskey stores a passkey and the time of the change, Passkeys returns them by age, Passkey finds one by its Credential within the company, CompaniesWithPasskey those of all; accounts say how many they have.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
 			other := create(t, one, plain("other", "m1"))
@@ -24,6 +25,12 @@ var passkeyCases = []accountsCase{
 			wantEqual(t, "found", get[record.Passkey](t)(two.Passkey(bg, "acme", young.Credential)), young)
 			wantEqual(t, "other's", get[record.Passkey](t)(one.Passkey(bg, "other", []byte("z"))), theirs)
 			wantErr(t, "not the other's", second(one.Passkey(bg, "other", young.Credential)), record.ErrNotFound)
+			companies := func(credential string) []string {
+				return slices.Sorted(slices.Values(get[[]string](t)(two.CompaniesWithPasskey(bg, []byte(credential)))))
+			}
+			wantEqual(t, "companies", companies("z"), []string{"acme", "other"})
+			wantEqual(t, "companies", companies(string(young.Credential)), []string{"acme"})
+			wantEqual(t, "companies", companies("none"), nil)
 			wantEqual(t, "none", len(get[[]record.Passkey](t)(one.Passkeys(bg, "acme", b.ID))), 0)
 			has := get[record.Account](t)(two.ByID(bg, "acme", a.ID))
 			wantEqual(t, "count", has.Passkeys, 2)

@@ -209,6 +209,9 @@ type Passkeys interface {
 	Passkeys(ctx context.Context, company string, account int64) ([]Passkey, error)
 	// Passkey finds a passkey by its Credential. It returns ErrNotFound if there is none.
 	Passkey(ctx context.Context, company string, credential []byte) (Passkey, error)
+	// CompaniesWithPasskey returns the companies that have a passkey with this Credential,
+	// in any order.
+	CompaniesWithPasskey(ctx context.Context, credential []byte) ([]string, error)
 	// UsePasskey stores what a login with a passkey changes: its SignCount, BackedUp
 	// and LastUsed. It returns ErrConflict, and stores nothing, unless signCount is
 	// higher than the stored one or both are zero. So of several callers with the same

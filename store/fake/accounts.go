@@ -509,6 +509,17 @@ func (s accounts) Passkey(ctx context.Context, company string, credential []byte
 	})
 }
 
+func (s accounts) CompaniesWithPasskey(ctx context.Context, credential []byte) ([]string, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.companies_with_passkey", func() (companies []string, _ error) {
+		for _, r := range s.rows {
+			if r.passkey(credential) >= 0 {
+				companies = append(companies, r.Company)
+			}
+		}
+		return companies, nil
+	})
+}
+
 func (s accounts) UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error {
 	return s.do(ctx, "use_passkey", func() error {
 		r, i, err := s.holder(company, credential)

@@ -70,6 +70,11 @@ func (s Accounts) Passkey(ctx context.Context, company string, credential []byte
 	return QueryOne(ctx, s, "accounts.passkey: loading passkey", scanPasskey, passkeyByCredential, company, credential)
 }
 
+func (s Accounts) CompaniesWithPasskey(ctx context.Context, credential []byte) ([]string, error) {
+	const query = companies + ` AND (SELECT account FROM passkeys WHERE company = found.company AND credential = $1) IS NOT NULL`
+	return QueryAll(ctx, s, "accounts.companies_with_passkey: looking for companies", ScanValue[string], query, credential)
+}
+
 func scanPasskey(row Scanner) (p record.Passkey, err error) {
 	var signCount int64
 	err = row.Scan(&p.Account, &p.Credential, &p.UserHandle, &p.PublicKey, &signCount, &p.BackupEligible, &p.BackedUp,
