@@ -36,7 +36,7 @@ func (h *Handler) Explain(r *http.Request, service *flows.Service, company *tena
 	switch {
 	case t.kind == authRoute:
 		return api.Explanation{}, fmt.Errorf("%s is a route of the auth API, which mnemogate answers; 'account explain' says what becomes of a login", r.URL.EscapedPath())
-	case answers[t.kind].serve != nil && t.kind != noAuthRoute, isAt(r, h.Check):
+	case kinds[t.kind].serve != nil && t.kind != noAuthRoute, isAt(r, h.Check):
 		return api.Explanation{}, fmt.Errorf("mnemogate answers %s itself; write a URL that is for the application", r.URL.EscapedPath())
 	}
 	if token != "" {

@@ -2,8 +2,6 @@ package gate
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
@@ -101,20 +99,4 @@ func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) 
 	}
 	bodies.Write(w, http.StatusOK, "public, max-age=300", keys)
 	return nil, nil
-}
-
-// checkMethod refuses a method that the target does not have, unless the target checks it
-// itself.
-func (h *Handler) checkMethod(r *http.Request, t target) error {
-	allow := answers[t.kind].methods
-	switch {
-	case t.kind == loginPage && h.app.Companies[t.company].AnswersByForm():
-		allow += ", POST"
-	case t.kind == sessionRoute && h.Cookie != "":
-		allow += ", POST, DELETE"
-	}
-	if allow == "" || slices.Contains(strings.Split(allow, ", "), r.Method) {
-		return nil
-	}
-	return wire.NotAllowed(allow, "Use a method that the header Allow lists.")
 }

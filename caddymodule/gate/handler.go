@@ -346,7 +346,7 @@ func (h *Handler) find(r *http.Request) target {
 	if isAt(r, h.Health) {
 		t.kind = health
 	}
-	if !h.has(r, t) {
+	if has := kinds[t.kind].has; has != nil && !has(h, r, t) {
 		t.kind = protectedPath
 	}
 	return t
@@ -359,7 +359,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 			t.kind = preflight
 		}
 	}
-	if answers[t.kind].serve == nil {
+	if kinds[t.kind].serve == nil {
 		return h.guard(w, r, t, next)
 	}
 	if t.asked {
@@ -381,12 +381,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 	return nil
 }
 
-// respond writes the answer of a target that has a method in answers.
+// respond writes the answer of a target that is not guarded.
 func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 	var body any
 	err := h.checkMethod(r, t)
 	if err == nil {
-		body, err = answers[t.kind].serve(h, w, r, t)
+		body, err = kinds[t.kind].serve(h, w, r, t)
 	}
 	switch {
 	case err != nil:
@@ -397,57 +397,8 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 	}
 }
 
-// has reports whether the site answers this target itself. Some exist only with an
-// option.
-func (h *Handler) has(r *http.Request, t target) bool {
-	switch t.kind {
-	case authRoute:
-		return !t.route.StepsUp || h.stepsUp()
-	case loginPage, logoutPage, pageFile:
-		return h.hasPage(t.company)
-	case securityPage:
-		return h.hasPage(t.company) && h.SelfService > 0
-	case passwordURL:
-		return h.LoginPages != nil && h.SelfService > 0
-	case passkeyURL:
-		return h.relatedOrigins(r) != nil
-	case selfRoute:
-		return h.SelfService > 0
-	case keySet:
-		return h.Assertion != nil
-	}
-	return true
-}
-
 // stepsUp reports whether something on the site may ask for a step-up.
 func (h *Handler) stepsUp() bool { return len(h.MFA) > 0 || len(h.Fresh) > 0 || h.SelfService > 0 }
-
-// answers maps each kind of target to the method that answers it, and to the methods of HTTP
-// that it takes, as in the header Allow; none if it checks them itself. A method returns the
-// body of its answer, or nil if it has written one. A kind without a method is guarded.
-var answers = [...]struct {
-	serve   func(*Handler, http.ResponseWriter, *http.Request, target) (body any, err error)
-	methods string
-}{
-	protectedPath: {nil, ""},
-	authRoute:     {(*Handler).serveRoute, ""},
-	noAuthRoute:   {(*Handler).serveRoute, ""},
-	apiDocument:   {(*Handler).serveDocument, "GET"},
-	challenge:     {(*Handler).serveChallenge, "GET"},
-	sessionRoute:  {(*Handler).serveSession, "GET"},
-	selfRoute:     {(*Handler).serveSelf, ""},
-	clientConfig:  {(*Handler).serveClientConfig, "GET"},
-	clientModule:  {(*Handler).serveModule, "GET, HEAD"},
-	keySet:        {(*Handler).serveKeySet, "GET, HEAD"},
-	loginPage:     {(*Handler).servePage, "GET, HEAD"},
-	logoutPage:    {(*Handler).servePage, "GET, HEAD"},
-	securityPage:  {(*Handler).servePage, "GET, HEAD"},
-	pageFile:      {(*Handler).servePage, "GET, HEAD"},
-	passwordURL:   {(*Handler).servePasswordURL, "GET, HEAD"},
-	passkeyURL:    {(*Handler).servePasskeyURL, "GET, HEAD"},
-	preflight:     {(*Handler).servePreflight, ""},
-	health:        {(*Handler).serveHealth, "GET, HEAD"},
-}
 
 // serveRoute answers an auth route, or a path that could be mistaken for one.
 func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {

@@ -58,15 +58,14 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 	if r.Method == http.MethodPost {
 		return nil, h.takeForm(w, r, t)
 	}
-	_, rest := split(h.BasePath, r.URL.EscapedPath())
 	p := h.pageOf(t.company).page
 	if t.kind == pageFile {
-		if !p.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix)) {
+		if !p.ServeFile(w, r, strings.TrimPrefix(t.rest, page.Prefix)) {
 			return nil, wire.ErrNoRoute
 		}
 		return nil, nil
 	}
-	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}
+	view := page.View{Kind: t.rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}
 	view.Language = p.Language(page.LanguageOf(r), languagesOf(r)())
 	ctx := record.WithStoreTime(r.Context())
 	err = h.withService(ctx, func(service *flows.Service) (err error) {
@@ -94,6 +93,14 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 	}
 	p.Serve(w, r, view)
 	return nil, nil
+}
+
+// formMethods returns the method of takeForm, if one of the company's providers answers so.
+func (h *Handler) formMethods(t target) string {
+	if h.app.Companies[t.company].AnswersByForm() {
+		return ", POST"
+	}
+	return ""
 }
 
 // takeForm leads a provider's answer to the page, which reads it from its address. The form

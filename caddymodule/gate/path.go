@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A target is what a request's path asks for.
@@ -20,6 +22,7 @@ type target struct {
 	// instead.
 	company string
 	others  []string
+	rest    string // what follows it and a slash, on our own paths
 	// asked is set if another proxy asks about the request instead of sending it.
 	asked bool
 	once  *attempt // of a request with an Idempotency-Key; else nil
@@ -47,6 +50,74 @@ const (
 	preflight   // preflight and health depend on more than the path
 	health
 )
+
+// kinds is what the gate knows of each kind of target.
+var kinds = [...]struct {
+	// serve returns the body of its answer, or nil if it has written one. Targets without it
+	// are guarded.
+	serve   func(*Handler, http.ResponseWriter, *http.Request, target) (body any, err error)
+	methods string                                     // as in the header Allow; "" if serve checks them
+	more    func(*Handler, target) string              // methods that only some sites have, too, as ", POST"
+	has     func(*Handler, *http.Request, target) bool // whether the site has the target; nil if all have it
+	paths   []string                                   // below /{company_code}/
+}{
+	protectedPath: {},
+	authRoute:     {serve: (*Handler).serveRoute, has: (*Handler).hasRoute},
+	noAuthRoute:   {serve: (*Handler).serveRoute},
+	apiDocument:   {serve: (*Handler).serveDocument, methods: "GET", paths: []string{documentPath}},
+	challenge:     {serve: (*Handler).serveChallenge, methods: "GET", paths: []string{challengePath}},
+	sessionRoute:  {serve: (*Handler).serveSession, methods: "GET", more: (*Handler).cookieMethods, paths: []string{sessionPath}},
+	selfRoute:     {serve: (*Handler).serveSelf, has: (*Handler).hasSelf},
+	clientConfig:  {serve: (*Handler).serveClientConfig, methods: "GET", paths: []string{clientPath}},
+	clientModule:  {serve: (*Handler).serveModule, methods: "GET, HEAD", paths: []string{modulePath, typesPath}},
+	keySet:        {serve: (*Handler).serveKeySet, methods: "GET, HEAD", has: (*Handler).hasKeySet, paths: []string{keySetPath}},
+	loginPage:     {serve: (*Handler).servePage, methods: "GET, HEAD", more: (*Handler).formMethods, has: (*Handler).hasLoginPage, paths: []string{loginPath}},
+	logoutPage:    {serve: (*Handler).servePage, methods: "GET, HEAD", has: (*Handler).hasLoginPage, paths: []string{logoutPath}},
+	securityPage:  {serve: (*Handler).servePage, methods: "GET, HEAD", has: (*Handler).hasSecurityPage, paths: []string{securityPath}},
+	pageFile:      {serve: (*Handler).servePage, methods: "GET, HEAD", has: (*Handler).hasLoginPage},
+	passwordURL:   {serve: (*Handler).servePasswordURL, methods: "GET, HEAD", has: (*Handler).hasPasswordURL},
+	passkeyURL:    {serve: (*Handler).servePasskeyURL, methods: "GET, HEAD", has: (*Handler).hasPasskeyURL},
+	preflight:     {serve: (*Handler).servePreflight},
+	health:        {serve: (*Handler).serveHealth, methods: "GET, HEAD"},
+}
+
+// The kinds that not all sites have.
+func (h *Handler) hasRoute(_ *http.Request, t target) bool     { return !t.route.StepsUp || h.stepsUp() }
+func (h *Handler) hasLoginPage(_ *http.Request, t target) bool { return h.hasPage(t.company) }
+func (h *Handler) hasSecurityPage(_ *http.Request, t target) bool {
+	return h.hasPage(t.company) && h.SelfService > 0
+}
+func (h *Handler) hasPasswordURL(*http.Request, target) bool {
+	return h.LoginPages != nil && h.SelfService > 0
+}
+func (h *Handler) hasPasskeyURL(r *http.Request, _ target) bool { return h.relatedOrigins(r) != nil }
+func (h *Handler) hasSelf(*http.Request, target) bool           { return h.SelfService > 0 }
+func (h *Handler) hasKeySet(*http.Request, target) bool         { return h.Assertion != nil }
+
+// checkMethod refuses a method that the target does not have, unless the target checks it
+// itself.
+func (h *Handler) checkMethod(r *http.Request, t target) error {
+	kind := kinds[t.kind]
+	allow := kind.methods
+	if kind.more != nil {
+		allow += kind.more(h, t)
+	}
+	if allow == "" || slices.Contains(strings.Split(allow, ", "), r.Method) {
+		return nil
+	}
+	return wire.NotAllowed(allow, "Use a method that the header Allow lists.")
+}
+
+// ownPaths are the paths of kinds.
+var ownPaths = func() map[string]targetKind {
+	own := map[string]targetKind{}
+	for kind, k := range kinds {
+		for _, path := range k.paths {
+			own[path] = targetKind(kind)
+		}
+	}
+	return own
+}()
 
 // targetOf classifies the path of a URL. A path that does not begin with a slash
 // (`GET http:acme/v2/auth/login`, or the result of a rewrite) is refused: the proxy
@@ -77,7 +148,7 @@ func classify(base, escaped string) target {
 			}
 		}
 		if kind := ownPath(rest); kind != protectedPath {
-			return target{kind: kind, company: company}
+			return target{kind: kind, company: company, rest: rest}
 		}
 	}
 	if paths.Plain(escaped) { // the common case: there is only one way to read it
@@ -100,20 +171,6 @@ func classify(base, escaped string) target {
 		}
 	}
 	return t
-}
-
-// ownPaths are our own paths below /{company_code}/ that are not auth routes.
-var ownPaths = map[string]targetKind{
-	documentPath:  apiDocument,
-	challengePath: challenge,
-	sessionPath:   sessionRoute,
-	clientPath:    clientConfig,
-	modulePath:    clientModule,
-	typesPath:     clientModule,
-	keySetPath:    keySet,
-	loginPath:     loginPage,
-	logoutPath:    logoutPage,
-	securityPath:  securityPage,
 }
 
 // ownPath returns the kind of one of ownPaths or of a path below one of ours.

@@ -24,8 +24,7 @@ const selfPrefix = "v2/me/"
 
 // serveSelf answers a request to a route of self_service.
 func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
-	_, rest := split(h.BasePath, r.URL.EscapedPath())
-	route, id, err := selfservice.Find(r.Method, strings.TrimPrefix(rest, selfPrefix))
+	route, id, err := selfservice.Find(r.Method, strings.TrimPrefix(t.rest, selfPrefix))
 	if err != nil {
 		return nil, err
 	}

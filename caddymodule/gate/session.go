@@ -45,6 +45,14 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	return success{Status: "success", Reply: reply}, err
 }
 
+// cookieMethods returns the methods of serveSession that need a cookie.
+func (h *Handler) cookieMethods(target) string {
+	if h.Cookie == "" {
+		return ""
+	}
+	return ", POST, DELETE"
+}
+
 // moveToCookie moves a session into a cookie. It revokes the session of the cookie that the
 // browser had before.
 func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request) (flows.Reply, error) {

@@ -40,7 +40,7 @@ func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, t ta
 	if r.Header["Authorization"] != nil || !isHandshake(r) {
 		return h.serve(w, r, t, next) // ignores the tokens
 	}
-	if r.Header[socketProtocols] == nil && answers[t.kind].serve == nil && !h.IsPublic(r.URL) {
+	if r.Header[socketProtocols] == nil && kinds[t.kind].serve == nil && !h.IsPublic(r.URL) {
 		app.CountProtected(errSocketTokenAlone, false)
 		h.deny(w, r, errSocketTokenAlone)
 		return nil
