@@ -12,7 +12,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -102,10 +101,10 @@ func isHost(s string) bool {
 }
 
 // answerCheck tells another proxy that a request may pass, and who the user is.
-func (h *Handler) answerCheck(w http.ResponseWriter, r *http.Request, session record.Session, assertion string) {
+func (h *Handler) answerCheck(w http.ResponseWriter, r *http.Request, v visitor) {
 	header := w.Header()
-	if session.State != record.None {
-		h.setIdentity(header, r, &session, assertion)
+	if !v.isNobody() {
+		h.setIdentity(header, r, &v)
 	}
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)

@@ -68,17 +68,18 @@ func setCookie(w http.ResponseWriter, name, token string, keep time.Duration) {
 	http.SetCookie(w, cookie)
 }
 
-// credentials returns the credentials that the request brought. It refuses two cookies, and
-// one that another site made the browser send with a request that may change something.
-func (h *Handler) credentials(r *http.Request) ([]string, error) {
-	lines, byCookie := h.sentCredentials(r)
+// credentials returns the credentials that the request brought, and whether in a cookie. It
+// refuses two cookies, and one that another site made the browser send with a request that may
+// change something.
+func (h *Handler) credentials(r *http.Request) (lines []string, byCookie bool, err error) {
+	lines, byCookie = h.sentCredentials(r)
 	switch {
 	case byCookie && mayChange(r) && crossSite(r, h.CORS):
-		return nil, errCrossSite
+		return nil, true, errCrossSite
 	case byCookie && len(lines) > 1:
-		return nil, twoCookies(h.Cookie)
+		return nil, true, twoCookies(h.Cookie)
 	}
-	return lines, nil
+	return lines, byCookie, nil
 }
 
 // twoCookies refuses two cookies of a name, as a domain and its parent can set them.

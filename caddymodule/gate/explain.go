@@ -47,11 +47,11 @@ func (h *Handler) Explain(r *http.Request, service *flows.Service, company *tena
 	}
 	found := api.Explanation{Rules: h.rulesFor(r)}
 	so.Strip(r)
-	s := &stream{}
+	var v visitor
 	var err error
 	if t.kind == noAuthRoute {
 		_, err = so.answer(nil, r, t)
-	} else if s.session, s.assertion, err = so.admit(r, t); err == wire.ErrHeaderMissing && barred != nil {
+	} else if v, err = so.admit(r, t); err == wire.ErrHeaderMissing && barred != nil {
 		err = barred
 	}
 	if err != nil {
@@ -59,7 +59,7 @@ func (h *Handler) Explain(r *http.Request, service *flows.Service, company *tena
 		found.Status, found.Code, found.Reason = code.Status, code.Code, string(wire.ReasonOf(err))
 		return found, nil
 	}
-	so.identify(r, s)
+	so.identify(r, &v)
 	if r.Header["Authorization"] != nil {
 		r.Header["Authorization"] = []string{bearerScheme + "(the token)"}
 	}

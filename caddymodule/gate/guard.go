@@ -26,13 +26,13 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 		h.deny(w, r, errSpelling) // the other proxy removes only the usual ones
 		return nil
 	}
-	session, assertion, err := h.admit(r, t)
-	app.CountProtected(err, session.State == record.None)
+	v, err := h.admit(r, t)
+	app.CountProtected(err, v.isNobody())
 	if err != nil {
 		err = wire.WithRef(err)
 		h.app.WarnUnanswered(h.log, err)
-		h.noteRefused(r, session, err)
-		if h.redirectToLogin(w, r, t, session, err) {
+		h.noteRefused(r, v.session, err)
+		if h.redirectToLogin(w, r, t, v.session, err) {
 			logRefusal(r, err)
 		} else {
 			h.deny(w, r, err)
@@ -40,11 +40,20 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 		return nil
 	}
 	if t.asked {
-		h.answerCheck(w, r, session, assertion)
+		h.answerCheck(w, r, v)
 		return nil
 	}
-	return h.pass(w, r, session, assertion, next)
+	return h.pass(w, r, v, next)
 }
+
+// A visitor is the user of a request that may pass. The zero value is nobody, who may pass on
+// public paths.
+type visitor struct {
+	session   record.Session
+	assertion string // about the user, if the site sends one
+}
+
+func (v *visitor) isNobody() bool { return v.session.State == record.None }
 
 // logRefusal adds to the access log why a request was refused.
 func logRefusal(r *http.Request, err error) {
@@ -92,28 +101,27 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
 	h.refuse(w, r, err)
 }
 
-// admit returns the session of a request that may pass, and the assertion about its user
-// if the site sends one. A request without a session may pass on public paths, and then
-// the session is the zero value.
-func (h *Handler) admit(r *http.Request, t target) (session record.Session, assertion string, err error) {
+// admit returns the visitor of a request that may pass.
+func (h *Handler) admit(r *http.Request, t target) (visitor, error) {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r) {
-		return record.Session{}, "", errMethodNotAllowed
+		return visitor{}, errMethodNotAllowed
 	}
 	if !h.IsPublic(r.URL) {
 		return h.authorize(r, t)
 	}
 	if lines, _ := h.sentCredentials(r); lines != nil { // without a token it asks no store: health checks must not wait for one
-		session, assertion, err := h.authorize(r, t)
+		v, err := h.authorize(r, t)
 		if err == nil {
-			return session, assertion, nil
+			return v, nil
 		}
 		h.app.WarnUnanswered(h.log, err)
 	}
-	return record.Session{}, "", nil
+	return visitor{}, nil
 }
 
-// authorize returns the session of a request's token, and the assertion about its user.
-func (h *Handler) authorize(r *http.Request, t target) (found record.Session, assertion string, err error) {
+// authorize returns the visitor that a request's token stands for. With an error, it has the
+// session that is not enough, if there is one.
+func (h *Handler) authorize(r *http.Request, t target) (v visitor, err error) {
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		company, ambiguous := h.named(t)
 		if h.RequireAPIKey { // the token must belong to the key's company
@@ -124,26 +132,25 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, as
 				return wire.ErrAPIKeyInvalid
 			}
 		}
-		credentials, err := h.credentials(r)
+		credentials, byCookie, err := h.credentials(r)
 		if err != nil {
 			return err
 		}
-		_, byCookie := h.sentCredentials(r)
 		want := session.Requirement{Company: company, Companies: h.Companies, Whole: h.Whole()}
 		want.Fresh, want.RoleAllowed, want.TwoFactors = h.Needs(r.URL)
 		if !byCookie {
 			want.Covers = func(t *record.IssuedToken) bool { return covers(t, r) }
 		}
-		if found, err = service.Authorize(r.Context(), want, credentials); err != nil {
+		if v.session, err = service.Authorize(r.Context(), want, credentials); err != nil {
 			return err
 		}
 		if ambiguous {
 			return wire.ErrTokenInvalid // a token belongs to one company only
 		}
-		assertion, err = h.Assert(r, &found)
+		v.assertion, err = h.Assert(r, &v.session)
 		return err
 	})
-	return found, assertion, err
+	return v, err
 }
 
 // covers reports whether an issued token opens the path and method of a request.
@@ -157,23 +164,22 @@ func covers(t *record.IssuedToken, r *http.Request) bool {
 
 // identify tells the application who the user is. For a request without a session it
 // only removes the credentials.
-func (h *Handler) identify(r *http.Request, s *stream) {
-	anonymous := s.session.State == record.None
-	if !h.ForwardAuthorization || anonymous || !bringsToken(r) {
+func (h *Handler) identify(r *http.Request, v *visitor) {
+	if !h.ForwardAuthorization || v.isNobody() || !bringsToken(r) {
 		delete(r.Header, "Authorization")
 	}
 	delete(r.Header, apiKeyHeader)
 	h.dropCookies(r)
-	if !anonymous {
-		h.setIdentity(r.Header, r, &s.session, s.assertion)
+	if !v.isNobody() {
+		h.setIdentity(r.Header, r, v)
 	}
 }
 
 // setIdentity sets the identity headers, and tells Caddy's own directives and its access log
 // who the user is, and the log who acts as the user.
-func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, assertion string) {
-	h.Headers.Set(header, session, assertion)
-	setUser(r, session)
+func (h *Handler) setIdentity(header http.Header, r *http.Request, v *visitor) {
+	h.Headers.Set(header, &v.session, v.assertion)
+	setUser(r, &v.session)
 }
 
 func setUser(r *http.Request, session *record.Session) {

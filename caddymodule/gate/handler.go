@@ -460,13 +460,16 @@ func (h *Handler) request(w http.ResponseWriter, r *http.Request, t target) *flo
 		APIKeys:       r.Header[apiKeyHeader],
 		PageKey:       h.hasPage(t.company),
 		Authorization: r.Header["Authorization"],
-		Credentials:   func() ([]string, error) { return h.credentials(r) },
-		Address:       clientAddress(r),
-		UserAgent:     r.UserAgent(),
-		Languages:     languagesOf(r),
-		Device:        func() (string, error) { return h.device(r) },
-		Body:          func() ([]byte, error) { return h.body(w, r, t) },
-		Accepted:      t.once.accept,
+		Credentials: func() ([]string, error) {
+			lines, _, err := h.credentials(r)
+			return lines, err
+		},
+		Address:   clientAddress(r),
+		UserAgent: r.UserAgent(),
+		Languages: languagesOf(r),
+		Device:    func() (string, error) { return h.device(r) },
+		Body:      func() ([]byte, error) { return h.body(w, r, t) },
+		Accepted:  t.once.accept,
 	}
 }
 

@@ -57,7 +57,7 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 		}
 		credentials, refused := r.Header["Authorization"], error(nil)
 		if t.kind == selfRoute || t.route.StepsUp { // which take a cookie
-			credentials, refused = h.credentials(r)
+			credentials, _, refused = h.credentials(r)
 		}
 		device, foreign := h.device(r)
 		if early = refused != nil || foreign != nil || !service.Admits(r.Context(), request); early {

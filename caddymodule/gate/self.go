@@ -77,7 +77,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			},
 			Accepted: t.once.accept,
 			LoggedOut: func() {
-				if _, byCookie := h.sentCredentials(r); byCookie {
+				if _, byCookie, _ := h.credentials(r); byCookie {
 					h.clearCookie(w)
 				}
 			},

@@ -16,26 +16,23 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // pass passes a request on with its identity headers. While the answer takes long (a
-// WebSocket, SSE, a large download), it checks that the session is still valid. A
-// request without a session has state None. assertion is empty if the site sends none.
-func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Session, assertion string, next caddyhttp.Handler) error {
+// WebSocket, SSE, a large download), it checks that the session is still valid.
+func (h *Handler) pass(w http.ResponseWriter, r *http.Request, v visitor, next caddyhttp.Handler) error {
 	s := &stream{
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		handler:               h,
 		came:                  r,
-		session:               session,
-		assertion:             assertion,
+		visitor:               v,
 	}
-	h.identify(r, s)
-	if session.State == record.None { // no session that could be revoked
+	h.identify(r, &s.visitor)
+	if v.isNobody() { // no session that could be revoked
 		s.request = *r
 	} else {
-		s.recheck, s.confirmed = h.app.Companies[session.Company].StreamRecheck(), time.Now()
+		s.recheck, s.confirmed = h.app.Companies[v.session.Company].StreamRecheck(), time.Now()
 		s.ctx, s.cancel = context.WithCancelCause(r.Context())
 		defer s.cancel(nil)
 		defer time.AfterFunc(s.recheck/2, s.watch).Stop()
@@ -74,15 +71,14 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 // what a handler writes afterwards.
 type stream struct {
 	caddyhttp.ResponseWriterWrapper
+	visitor
 	handler   *Handler
-	session   record.Session
 	came      *http.Request // as it came
 	request   http.Request  // the request that is passed on
 	recheck   time.Duration
 	confirmed time.Time // when the session was last known to be valid
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	assertion string // for the application
 	body      chunkedBody
 	cutErr    error // the reason for the cut; set before cut
 	cut       atomic.Bool
@@ -200,7 +196,7 @@ func (s *stream) begin() {
 func (s *stream) own() {
 	header := s.Header()
 	header["Vary"] = append(header["Vary"], s.handler.vary())
-	if s.session.State != record.None && !slices.ContainsFunc(header["Cache-Control"], saysForWhom.MatchString) {
+	if !s.isNobody() && !slices.ContainsFunc(header["Cache-Control"], saysForWhom.MatchString) {
 		header["Cache-Control"] = append(header["Cache-Control"], "private")
 	}
 }
