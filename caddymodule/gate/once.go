@@ -41,62 +41,25 @@ func mayRepeat(r *http.Request, t target) bool {
 	return t.kind == selfRoute && (r.Method == http.MethodPost || r.Method == http.MethodDelete)
 }
 
-// serveOnce is respond for a request that may have been answered before. A request that
-// is refused before its body counts is answered as without the header.
+// serveOnce is respond for a request that may have been answered before.
 func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
-	began, early := time.Now(), false
-	err := h.withService(r.Context(), func(service *flows.Service) (err error) {
+	began := time.Now()
+	err := h.withService(r.Context(), func(service *flows.Service) error {
 		request := h.request(w, r, t)
-		if t.kind == authRoute {
-			defer func() {
-				if err != nil {
-					err = wire.WithRef(err)
-					service.Refused(r.Context(), request, err)
-				}
-			}()
+		what, ok, err := h.repeatable(w, r, service, request, &t)
+		switch {
+		case ok:
+			err = h.respondOnce(w, r, service, what, t)
+		case err == nil:
+			h.respond(w, r, t)
 		}
-		credentials, refused := r.Header["Authorization"], error(nil)
-		if t.kind == selfRoute || t.route.StepsUp { // which take a cookie
-			credentials, _, refused = h.credentials(r)
-		}
-		device, foreign := h.device(r)
-		if early = refused != nil || foreign != nil || !service.Admits(r.Context(), request); early {
-			return nil
-		}
-		key, ok := flows.IdempotencyKey(r.Header[flows.IdempotencyKeyHeader])
-		if !ok {
-			return wire.Invalid("Send one Idempotency-Key of 1 to 255 visible ASCII characters.")
-		}
-		t.once = &attempt{}
-		if t.once.body, t.once.err = readBody(w, r, h.MaxBody, jsonBody); t.once.err != nil {
-			early = true
-			return nil
-		}
-		repeatable := flows.Repeatable{
-			Key:         key,
-			Route:       r.Method + " " + r.URL.RequestURI(),
-			Credentials: slices.Concat(request.APIKeys, []string{device, "credentials"}, credentials),
-			Body:        t.once.body,
-			KeepFor:     keptAnswers,
-			Address:     clientAddress(r),
-			Token:       t.kind != authRoute || t.route.TakesToken(),
-			Later:       h.app.Later,
-		}
-		answer := &bodies.Recorder{}
-		kept, replayed, err := service.Once(r.Context(), repeatable, func(ctx context.Context) []byte {
-			h.respond(answer, r.WithContext(ctx), t)
-			return answer.Kept(t.once.accepted)
-		})
-		if err == nil {
-			app.CountReplay(replayed)
-			answer.Send(w, kept, replayed)
+		if err != nil && t.kind == authRoute {
+			err = wire.WithRef(err)
+			service.Refused(r.Context(), request, err)
 		}
 		return err
 	})
-	switch {
-	case early:
-		h.respond(w, r, t)
-	case err != nil:
+	if err != nil {
 		err = wire.WithRef(err)
 		if t.kind == authRoute {
 			h.app.CountRequest(t.company, t.route, began, record.None, err)
@@ -104,6 +67,53 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 		h.app.WarnUnanswered(h.log, err)
 		h.refuse(w, r, err)
 	}
+}
+
+// repeatable returns what makes a request the same as another, and reads its body into t. It
+// is not ok without an error if the request will be refused before its body counts. The request
+// is then answered as without the header.
+func (h *Handler) repeatable(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request, t *target) (what flows.Repeatable, ok bool, err error) {
+	credentials, refused := r.Header["Authorization"], error(nil)
+	if t.kind == selfRoute || t.route.StepsUp { // which take a cookie
+		credentials, _, refused = h.credentials(r)
+	}
+	device, foreign := h.device(r)
+	if refused != nil || foreign != nil || !service.Admits(r.Context(), request) {
+		return what, false, nil
+	}
+	key, ok := flows.IdempotencyKey(r.Header[flows.IdempotencyKeyHeader])
+	if !ok {
+		return what, false, wire.Invalid("Send one Idempotency-Key of 1 to 255 visible ASCII characters.")
+	}
+	t.once = &attempt{}
+	if t.once.body, t.once.err = readBody(w, r, h.MaxBody, jsonBody); t.once.err != nil {
+		return what, false, nil
+	}
+	return flows.Repeatable{
+		Key:         key,
+		Route:       r.Method + " " + r.URL.RequestURI(),
+		Credentials: slices.Concat(request.APIKeys, []string{device, "credentials"}, credentials),
+		Body:        t.once.body,
+		KeepFor:     keptAnswers,
+		Address:     clientAddress(r),
+		Token:       t.kind != authRoute || t.route.TakesToken(),
+		Later:       h.app.Later,
+	}, true, nil
+}
+
+// respondOnce is respond, unless the same request was answered before: then it repeats that
+// answer.
+func (h *Handler) respondOnce(w http.ResponseWriter, r *http.Request, service *flows.Service, what flows.Repeatable, t target) error {
+	answer := &bodies.Recorder{}
+	kept, replayed, err := service.Once(r.Context(), what, func(ctx context.Context) []byte {
+		h.respond(answer, r.WithContext(ctx), t)
+		return answer.Kept(t.once.accepted)
+	})
+	if err == nil {
+		app.CountReplay(replayed)
+		answer.Send(w, kept, replayed)
+	}
+	return err
 }
 
 // body returns the body of a request, which may have been read before.
