@@ -5,11 +5,12 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type acceptDisclaimersRequest struct {
-	AcceptDisclaimers []string `json:"accept_disclaimers" max:"129"`
-	RememberDevice    bool     `json:"remember_device"`
+	AcceptDisclaimers wire.Codes `json:"accept_disclaimers" max:"129"`
+	RememberDevice    bool       `json:"remember_device"`
 }
 
 // acceptDisclaimers completes a login by OAuth or passkey (interface, Endpoints 8).

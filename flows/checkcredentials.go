@@ -8,12 +8,12 @@ import (
 )
 
 type checkCredentialsRequest struct {
-	LoginID           string   `json:"login_id" max:"254" need:"y"`
-	Password          string   `json:"password" max:"128" need:"y"`
-	CaptchaResponse   string   `json:"captcha_response" max:"4096"`
-	AcceptDisclaimers []string `json:"accept_disclaimers" max:"129"`
-	DeviceToken       string   `json:"device_token" max:"128"`
-	RememberDevice    bool     `json:"remember_device"`
+	LoginID           string     `json:"login_id" max:"254" need:"y"`
+	Password          string     `json:"password" max:"128" need:"y"`
+	CaptchaResponse   string     `json:"captcha_response" max:"4096"`
+	AcceptDisclaimers wire.Codes `json:"accept_disclaimers" max:"129"`
+	DeviceToken       string     `json:"device_token" max:"128"`
+	RememberDevice    bool       `json:"remember_device"`
 }
 
 // checkCredentials checks login id and password in one call (interface, Endpoints 6). An

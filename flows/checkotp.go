@@ -12,9 +12,9 @@ import (
 type checkOTPRequest struct {
 	OTP string `json:"otp" max:"16"`
 	// A backup code instead of the one-time code, with or without the dash.
-	BackupCode        string   `json:"backup_code" max:"64"`
-	AcceptDisclaimers []string `json:"accept_disclaimers" max:"129"`
-	RememberDevice    bool     `json:"remember_device"`
+	BackupCode        string     `json:"backup_code" max:"64"`
+	AcceptDisclaimers wire.Codes `json:"accept_disclaimers" max:"129"`
+	RememberDevice    bool       `json:"remember_device"`
 }
 
 func (r *checkOTPRequest) mayBeCode(length int) bool {

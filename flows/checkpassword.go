@@ -11,11 +11,11 @@ import (
 )
 
 type checkPasswordRequest struct {
-	Password          string   `json:"password" max:"128" need:"y"`
-	CaptchaResponse   string   `json:"captcha_response" max:"4096"`
-	AcceptDisclaimers []string `json:"accept_disclaimers" max:"129"`
-	DeviceToken       string   `json:"device_token" max:"128"`
-	RememberDevice    bool     `json:"remember_device"`
+	Password          string     `json:"password" max:"128" need:"y"`
+	CaptchaResponse   string     `json:"captcha_response" max:"4096"`
+	AcceptDisclaimers wire.Codes `json:"accept_disclaimers" max:"129"`
+	DeviceToken       string     `json:"device_token" max:"128"`
+	RememberDevice    bool       `json:"remember_device"`
 }
 
 // checkPassword checks the password of a login (interface, Endpoints 2).

@@ -72,7 +72,7 @@ func FuzzEveryBody(f *testing.F) {
 			case reflect.String:
 				texts = []string{v.String()}
 			case reflect.Slice:
-				texts = v.Interface().([]string)
+				texts = v.Interface().(wire.Codes)
 			}
 			for _, s := range texts {
 				if field.Max > 0 && utf8.RuneCountInString(s) > field.Max || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {

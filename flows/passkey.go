@@ -37,7 +37,7 @@ type passkeyLoginRequest struct {
 	// The authenticator's answer: the AuthenticationResponseJSON that PublicKeyCredential.toJSON
 	// returns.
 	Credential        jsontext.Value `json:"credential" need:"y"`
-	AcceptDisclaimers []string       `json:"accept_disclaimers" max:"129"`
+	AcceptDisclaimers wire.Codes     `json:"accept_disclaimers" max:"129"`
 	// The token of a known device, from an earlier login. The owner gets no notice of a login
 	// from a known device. Default: the cookie `__Host-mnemogate-device`.
 	DeviceToken    string `json:"device_token" max:"128"`

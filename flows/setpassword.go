@@ -15,9 +15,9 @@ import (
 )
 
 type setPasswordRequest struct {
-	NewPassword       string   `json:"new_password" max:"128" long:"password.too_long" need:"y"`
-	AcceptDisclaimers []string `json:"accept_disclaimers" max:"129"`
-	RememberDevice    bool     `json:"remember_device"`
+	NewPassword       string     `json:"new_password" max:"128" long:"password.too_long" need:"y"`
+	AcceptDisclaimers wire.Codes `json:"accept_disclaimers" max:"129"`
+	RememberDevice    bool       `json:"remember_device"`
 }
 
 // setPassword sets a new password (interface, Endpoints 5). It revokes all other

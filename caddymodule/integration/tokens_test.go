@@ -246,6 +246,14 @@ func usersIssueTokens(t *testing.T, s *site) {
 				t.Errorf("%s: got %s", field, a.Body)
 			}
 		}
+		long := "/" + strings.Repeat("a", 253) + "/*"
+		s.me("POST", "tokens", session, with(ownToken, fields{"paths": []string{long}})).wantStatus(200)
+		for _, path := range []string{"", "/a" + long[1:]} {
+			a := s.me("POST", "tokens", session, with(ownToken, fields{"paths": []string{path}})).want(wire.ErrValidation)
+			if got, want := a.str("message"), "Each element of paths must have 1 to 256 characters."; got != want {
+				t.Errorf("a path of %d characters: got %q, want %q", len(path), got, want)
+			}
+		}
 		for id := range s.ownTokens(session) {
 			s.me("DELETE", "tokens/"+id, session, nil).wantStatus(200)
 		}
@@ -264,7 +272,7 @@ func usersIssueTokens(t *testing.T, s *site) {
 		if !strings.HasPrefix(token, "mgp_") || a.str("name") != ownToken["name"] || a.JSON["last_used"] != nil || a.JSON["acting"] != false {
 			t.Errorf("got %s", a.Body)
 		}
-		s.notices(3, "notice.token_issued") // two of above
+		s.notices(4, "notice.token_issued") // three of above
 		s.remember(token)
 		s.ask("POST", "/x", bearer(token)+"Content-Length: 0\r\n").wantOutOfScope()
 		if own := s.ownTokens(session); len(own) != 1 || own[id]["token"] != nil {

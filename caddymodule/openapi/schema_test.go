@@ -201,6 +201,8 @@ func (w *writer) plain(place string, of ast.Expr, in string) *object {
 			return w.use(schema)
 		}
 		switch declared := w.source.types[name].(type) {
+		case *ast.ArrayType:
+			return w.plain(place, declared, in)
 		case *ast.StructType:
 			return w.object(place, w.source.fields(w.t, name), true)
 		case *ast.Ident:

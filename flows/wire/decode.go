@@ -14,12 +14,11 @@ import (
 )
 
 // Decode parses a body into req, a pointer to a struct. Its fields have these tags:
-// json (the name), max (the maximum characters of a string), long (the reason if a string
-// is longer) and need (the field is required and not empty). A list is of disclaimers:
-// each element is a code or code@version, and its max is only for documents. A field of
-// type jsontext.Value is any JSON object, which the route reads itself. A struct without
-// fields also accepts an empty body. Every error is request.validation.failed and never
-// repeats a value from the body.
+// json (the name), max (the maximum characters of a string, or of each element of a list),
+// long (the reason if a string is longer) and need (the field is required and not empty). A
+// field of type jsontext.Value is any JSON object, which the route reads itself. A struct
+// without fields also accepts an empty body. Every error is request.validation.failed and
+// never repeats a value from the body.
 func Decode(body []byte, req any) error {
 	fields := reflect.TypeOf(req).Elem()
 	if len(body) == 0 && fields.NumField() == 0 {
@@ -102,7 +101,7 @@ func Fields(of reflect.Type) []Field {
 			field.Kind = reflect.Map
 		}
 		if field.Kind == reflect.Slice {
-			field.MaxItems = maxDisclaimers
+			field.MaxItems = maxItems
 		}
 		fields = append(fields, field)
 	}
@@ -132,25 +131,37 @@ func checkField(f reflect.StructField, v reflect.Value) error {
 			message := fmt.Sprintf("The field %s is longer than %d characters.", fieldName(f), longest)
 			return &Refusal{Err: ErrValidation, Message: message, Reason: Reason(f.Tag.Get("long"))}
 		}
+	case Codes:
+		return checkList(f, v, isCode, fmt.Sprintf("be a code of 1 to %d characters, or code@version", longestCode))
 	case []string:
-		if len(v) > maxDisclaimers {
-			return Invalid("The field %s has more than %d elements.", fieldName(f), maxDisclaimers)
-		}
-		for _, s := range v {
-			code, version, _ := strings.Cut(s, "@")
-			if code == "" || max(utf8.RuneCountInString(code), utf8.RuneCountInString(version)) > longestCode {
-				return Invalid("Each element of %s must be a code of 1 to %d characters, or code@version.", fieldName(f), longestCode)
-			}
+		return checkList(f, v, func(s string) bool { return s != "" && utf8.RuneCountInString(s) <= longest }, fmt.Sprintf("have 1 to %d characters", longest))
+	}
+	return nil
+}
+
+func checkList(f reflect.StructField, list []string, fits func(string) bool, must string) error {
+	if len(list) > maxItems {
+		return Invalid("The field %s has more than %d elements.", fieldName(f), maxItems)
+	}
+	for _, s := range list {
+		if !fits(s) {
+			return Invalid("Each element of %s must %s.", fieldName(f), must)
 		}
 	}
 	return nil
 }
 
-// How many disclaimers a request may accept, and the most characters of a code and of a
-// version.
+// Codes are those of disclaimers, each code or code@version.
+type Codes []string
+
+func isCode(s string) bool {
+	code, version, _ := strings.Cut(s, "@")
+	return code != "" && max(utf8.RuneCountInString(code), utf8.RuneCountInString(version)) <= longestCode
+}
+
 const (
-	maxDisclaimers = 64
-	longestCode    = 64
+	maxItems    = 64 // how many elements a list may have
+	longestCode = 64 // the most characters of a disclaimer's code, and of its version
 )
 
 // malformed describes what is wrong with a body. It names a field only if the struct has
