@@ -340,10 +340,12 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.chooses("login.back")
 	b.sees("login", idField)
 	for scenes, ways := range map[string]string{
-		"login-restricted login-closed login-denied provider-unknown code-locked recover-question-locked": "Help",
-		"login-address login-unavailable login-locked-hardened":                                           "",
-		"login-disabled": pageTexts()["lock.recover"] + ",Help",
-		"code-limit":     pageTexts()["backup.offer"],
+		"login-restricted login-closed login-denied provider-unknown": "Help",
+		"login-address login-unavailable login-locked-hardened":       "",
+		"code-locked recover-question-locked":                         "Help," + pageTexts()["login.back"],
+		"password-locked":                                             pageTexts()["lock.recover"] + "," + pageTexts()["login.back"],
+		"login-disabled":                                              pageTexts()["lock.recover"] + ",Help",
+		"code-limit":                                                  pageTexts()["backup.offer"],
 	} {
 		for _, name := range strings.Fields(scenes) {
 			scene(name)
@@ -434,7 +436,14 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.is(`document.querySelector('.alert') !== null`) // nothing is over for this one
 	b.chooses("lock.recover")
 	b.sees("recover", "#method")
+	scene("password-locked") // the step ends before the lock, so nobody waits for it here
+	if got, want := b.eval(`document.querySelector('.alert p').textContent`), pageTexts()["reason.lock.password"]+" Try again in 15 minutes. "+pageTexts()["lock.ends"]; got != want {
+		t.Errorf("during a lock that outlasts the step, the page says %q, want %q", got, want)
+	}
+	b.chooses("login.back")
+	b.sees("login", idField)
 	scene("stepup-password-locked")
+	b.is(`document.querySelector('#screen .main').getAttribute('aria-disabled') === 'true'`)
 	b.chooses("lock.recover")
 	b.sees("recover", "#method")
 	b.enters("login", "alice@example.com")

@@ -617,7 +617,10 @@ export declare class MnemogateError extends Error {
   readonly reason: Reason | null;
   /** Names the error in the server's logs, or null without an answer. Show it where you offer support. */
   readonly ref: string | null;
-  /** Seconds until another attempt may succeed, or null if the server does not say. */
+  /**
+   * Seconds until another attempt may succeed, or null if the server does not say. If the
+   * step expires before, begin again then.
+   */
   readonly retryAfter: number | null;
   /** Whether the next attempt needs a captcha. `step` has it too, except after `recover`, which always needs one. */
   readonly captchaRequired: boolean;

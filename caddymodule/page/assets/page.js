@@ -283,7 +283,10 @@ const page = {
     }
     const text = [before, said].filter(Boolean).join(' ');
     const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason);
-    if (waits && this.submitted && $('form', screen)) lock(text, retryAfter, ways);
+    const { step } = this;
+    const needsStep = step.cancel && step.state !== 'stepup' && this.make !== recover; // others begin anew by themselves
+    if (waits && this.submitted && needsStep && Date.now() + 1000 * retryAfter >= step.expiresAt) alert([text, ' ', waitFor(retryAfter), ' ', t('lock.ends')], ...ways, button(t('login.back'), () => this.act(() => step.cancel())));
+    else if (waits && this.submitted && $('form', screen)) lock(text, retryAfter, ways);
     else alert(waits ? [text, ' ', waitFor(retryAfter)] : text, ...ways); // the form may still work
     return false;
   },
