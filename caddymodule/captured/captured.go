@@ -94,8 +94,9 @@ func Forget(company, mnemocode string) {
 		}
 	}
 	of.messages = slices.DeleteFunc(of.messages, func(m Message) bool {
-		// Before there was an account, a message that proved its phone or email named none.
-		return mnemocode == "" || m.Mnemocode == mnemocode || m.Mnemocode == "" && addresses[m.To]
+		// A message to the same phone or email may have another mnemocode, if that has changed,
+		// or none, if there was no account yet.
+		return mnemocode == "" || m.Mnemocode == mnemocode || addresses[m.To]
 	})
 	kept[company] = of
 }
