@@ -122,7 +122,11 @@ func TestADevicesOwnLimitsBoundItsCodes(t *testing.T) {
 	for range 2 {
 		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", credentials(object{"password": "wrong", "device_token": device}))
 	}
+	events := b.record()
 	b.wrong(wire.ErrRestricted, "auth/checkotp", step, sent)
+	if told := named(events(), record.LimitAddress); len(told) != 1 || told[0].Traffic != nil || told[0].Reason != "" {
+		t.Errorf("got %+v, want one event without the traffic of the device's address", told)
+	}
 	b.clock.advance(time.Minute)
 	wantStep(t, b.must("auth/checkotp", step, sent), record.Authorized)
 }

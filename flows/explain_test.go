@@ -87,6 +87,13 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 				b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 			}
 		}, want: "auth.restricted limit.logins"},
+		"code alone, the address": {before: func(b *harness) {
+			b.company.Limits.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Minute}
+			for range 3 {
+				b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+			}
+			b.withoutPassword()
+		}},
 		"code alone": {before: func(b *harness) { b.withoutPassword() }},
 		"code alone, no phone": {before: func(b *harness) {
 			b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })

@@ -108,10 +108,13 @@ func (at *Attempt) RecordTraffic(account int64, login bool) {
 	}
 }
 
-// fullEvent returns the event of a full counter. For a counter of an address, it includes
-// the address's traffic.
+// fullEvent returns the event of a full counter. For a counter of an address, but not of a
+// device in its place, it includes the address's traffic.
 func (at *Attempt) fullEvent(limit, key string) record.Event {
 	e := record.Event{Name: limit}
+	if at.Device != "" {
+		return e
+	}
 	for name, rate := range at.addressRates() {
 		for i, c := range at.perAddress(name, rate) {
 			if c.Key == key {

@@ -45,7 +45,11 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) ([]Findin
 	if byCode {
 		wrong.Count = 0 // there is no password to disable
 	}
-	e.add(c.CheckLogins(ctx), "the address has reached a limit", "see 'Shared addresses' in docs/operators.md")
+	check := c.CheckLogins
+	if byCode { // the first step counts no login
+		check = c.CheckAddress
+	}
+	e.add(check(ctx), "the address has reached a limit", "see 'Shared addresses' in docs/operators.md")
 	locked, is, step := c.CheckPasswords(wrong), "passwords are locked", unlock
 	switch {
 	case a.ID == 0:
