@@ -43,7 +43,7 @@ func (s *Service) enterByPassword(
 		return Reply{}, err
 	}
 	wrong := try.Counts.Now[record.WrongPasswords]
-	locked, captchaDue := c.CheckPasswords(wrong), c.CaptchaDue(wrong)
+	locked, captchaDue := c.CheckPasswords(wrong), c.Company.CaptchaDue(wrong)
 	switch asksProvider := captchaDue && req.CaptchaResponse != "" && locked == nil; {
 	case asksProvider: // count the login first, so that an address can't make it ask without end
 		try.Begun, err = true, c.BeginLogin(ctx)

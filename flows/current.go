@@ -60,7 +60,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 		if err != nil {
 			return Reply{}, err
 		}
-		reply.CaptchaRequired = c.CaptchaDue(counts.Now[record.WrongPasswords])
+		reply.CaptchaRequired = c.Company.CaptchaDue(counts.Now[record.WrongPasswords])
 		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
 	case record.CheckOTP:
 		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)

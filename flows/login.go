@@ -46,7 +46,7 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 	reply, err := issued(c.Enter(ctx, st))
 	reply.LoginID = c.Tells.Shown(req.LoginID, a).LoginID
 	reply.DisclaimersRequired = st.Lists
-	reply.CaptchaRequired = !byCode && c.CaptchaDue(wrong)
+	reply.CaptchaRequired = !byCode && c.Company.CaptchaDue(wrong)
 	return reply, err
 }
 

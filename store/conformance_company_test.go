@@ -112,7 +112,7 @@ var companyCases = []accountsCase{
 			must(t, one.AddPasskey(bg, t0, other, passkey(other.ID, "k")))
 			wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}), "credential")
 			must(t, one.Delete(bg, "new", other.ID, time.Time{}))
-			named := create(t, one, record.Account{Company: "acme", Mnemocode: "m3", Status: record.StatusActive, LoginName: "60099999", PhoneRegion: "LT"})
+			named := create(t, one, record.Account{Company: "acme", Mnemocode: "m3", Status: record.StatusActive, LoginName: "60099999", Storing: record.Storing{PhoneRegion: "LT"}})
 			other = create(t, one, record.Account{Company: "new", Mnemocode: "m2", Status: record.StatusActive, Phone: "+37060099999"})
 			wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", named.ID, "new", func(*record.Account) {}), "login_name")
 			for _, a := range []record.Account{named, other} {

@@ -16,10 +16,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/netip"
-	"slices"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -97,10 +95,17 @@ func addressRanges(address string) []string {
 	return []string{prefix(64), prefix(48)}
 }
 
-// Turn returns the attempt's turn at hashing. A whole /48 counts as one client.
+// Turn returns the attempt's turn at hashing.
 func (at *Attempt) Turn() password.Turn {
-	ranges := addressRanges(at.Address)
-	return password.Turn{Company: at.Company.Code, Known: at.Device != "", Address: ranges[len(ranges)-1], Waited: &at.waited}
+	turn := TurnOf(at.Company.Code, at.Address)
+	turn.Known, turn.Waited = at.Device != "", &at.waited
+	return turn
+}
+
+// TurnOf returns the turn of a client at hashing. A whole /48 counts as one client.
+func TurnOf(company, address string) password.Turn {
+	ranges := addressRanges(address)
+	return password.Turn{Company: company, Address: ranges[len(ranges)-1]}
 }
 
 // wideFactor is how much higher the limit of a /48 is than that of an address.
@@ -168,57 +173,6 @@ func (at *Attempt) CheckLogins(ctx context.Context) error {
 // or a recovery.
 func (at *Attempt) BeginLogin(ctx context.Context) error {
 	return at.Take(ctx, append(at.AddressCounters(), at.CountLogin()...)...)
-}
-
-// Take is Charge before the work that the counters count. GiveBack refunds it.
-func (at *Attempt) Take(ctx context.Context, counters ...record.Counter) error {
-	err := at.Charge(ctx, counters...)
-	if err == nil {
-		at.Took(counters...)
-	}
-	return err
-}
-
-// Took says that counters were charged as by Take.
-func (at *Attempt) Took(counters ...record.Counter) {
-	at.taken = append(at.taken, slices.DeleteFunc(slices.Clone(counters), func(c record.Counter) bool { return c.CheckOnly }))
-}
-
-// Worked says that the work was done, so that GiveBack refunds nothing of it: a secret was
-// compared, or a message was given to a gateway.
-func (at *Attempt) Worked() { at.taken = nil }
-
-// NotAnswered says that a plugin was asked and failed, so GiveBack refunds less: a provider
-// that throttles must not get more requests for it.
-func (at *Attempt) NotAnswered() { at.unanswered = true }
-
-// GiveBack is GiveBackAll if err, the outcome of the attempt, says that the node was too
-// busy for the work, or that a store or provider did not answer or has a defect.
-func (at *Attempt) GiveBack(ctx context.Context, err error) {
-	if wire.IsFailure(err) {
-		at.GiveBackAll(ctx)
-	}
-}
-
-// GiveBackAll refunds what the attempt took. A client that hangs up gets nothing back. An
-// address gets back at most wideFactor times its limit, because what a try leaves in the
-// store is bounded by that, and once its limit if a plugin failed.
-func (at *Attempt) GiveBackAll(ctx context.Context) {
-	if len(at.taken) == 0 || ctx.Err() != nil {
-		return
-	}
-	if bound := at.Company.Limits.LoginsPerAddress; bound != tenant.Unlimited {
-		if !at.unanswered {
-			bound.N *= wideFactor
-		}
-		if at.Counters.Charge(ctx, at.Now, at.perAddress("given-back", bound)...) != nil {
-			return
-		}
-	}
-	for _, counters := range at.taken {
-		_ = at.Counters.Refund(ctx, at.Now, counters...) // then they count, as without GiveBack
-	}
-	at.taken = nil
 }
 
 // AddressFirst returns the error of CheckAddress or, if there is none, err. Call it if
@@ -301,182 +255,4 @@ func (at *Attempt) LimitError(err error) error {
 		return wire.Unavailable("counting", err)
 	}
 	return nil
-}
-
-// FailureKey returns the key for the wrong attempts of an account or, if the account is
-// empty, of the login id hash.
-func (at *Attempt) FailureKey(a record.Account, loginIDHash string) record.FailureKey {
-	if a.ID != 0 {
-		return record.FailureKey{Company: at.Company.Code, Account: a.ID}
-	}
-	return record.FailureKey{Company: at.Company.Code, LoginID: loginIDHash}
-}
-
-// CheckPasswords returns an error while the failure count locks passwords.
-func (at *Attempt) CheckPasswords(t record.FailureCount) error {
-	until := at.Company.Limits.PasswordsLocked(t, at.Now)
-	switch {
-	case until.IsZero():
-		return nil
-	case t.Count >= at.Company.Limits.DisableAfter:
-		return wire.Restricted(record.LockDisabled, at.Now, until)
-	default:
-		return wire.Restricted(record.LockPassword, at.Now, until)
-	}
-}
-
-// CaptchaDue reports whether the next password needs a captcha.
-func (at *Attempt) CaptchaDue(passwords record.FailureCount) bool {
-	return at.Company.Captcha != nil && passwords.Count >= *at.Company.Limits.CaptchaAfter
-}
-
-// ErrDeviceUnknown means that a device has failed too often while its password was
-// compared. The attempt then counts like that of an unknown device.
-var ErrDeviceUnknown = errors.New("the device is no longer known")
-
-// RecordPassword records the outcome of an attempt with a password, and returns whether
-// the next one needs a captcha. solved means that this attempt solved a captcha. A right
-// password resets the count, unless key is that of a login id. If key is that of a device,
-// RecordPassword may fail with ErrDeviceUnknown.
-func (at *Attempt) RecordPassword(ctx context.Context, key record.FailureKey, ok, solved bool) (captcha bool, err error) {
-	if err := at.RecordAddress(ctx, ok); err != nil {
-		return false, err
-	}
-	err = at.failureCount(ctx, key, record.WrongPasswords, func(t *record.FailureCount) error {
-		if key.Device != "" && at.Company.Limits.ForgetsDevice(t.Count) {
-			return ErrDeviceUnknown
-		}
-		if err := at.CheckPasswords(*t); err != nil {
-			return err
-		}
-		if at.CaptchaDue(*t) && !solved {
-			return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
-		}
-		switch {
-		case !ok:
-			at.countWrongPassword(t)
-		case key.LoginID == "": // otherwise strangers would see that somebody has logged in
-			*t = record.FailureCount{}
-		}
-		captcha = at.CaptchaDue(*t)
-		return nil
-	})
-	return captcha, err
-}
-
-func (at *Attempt) countWrongPassword(t *record.FailureCount) {
-	t.Count++
-	// A wrong password during a private lock does not extend it. Of a device, the count
-	// alone matters.
-	if t.Count >= at.Company.Limits.LockAfter && !at.Now.Before(t.Until) {
-		t.Until = at.Now.Add(time.Duration(at.Company.Limits.LockFor))
-	}
-}
-
-// checkWindow returns an error while a failure count with a window is full.
-func (at *Attempt) checkWindow(kind record.FailureKind, t record.FailureCount) error {
-	if t.Count >= at.Company.Limits.Window(kind).N && at.Now.Before(t.Until) {
-		return wire.Restricted(tenant.WindowLock(kind), at.Now, t.Until)
-	}
-	return nil
-}
-
-// CheckCodes returns an error while an account's codes are locked.
-func (at *Attempt) CheckCodes(counts record.Failures) error {
-	return at.checkWindow(record.WrongCodes, counts[record.WrongCodes])
-}
-
-// CheckAnswers returns an error while an account's control answers are locked.
-func (at *Attempt) CheckAnswers(counts record.Failures) error {
-	return at.checkWindow(record.WrongAnswers, counts[record.WrongAnswers])
-}
-
-// RecordWindow records the outcome of an attempt whose failure count has a window. A
-// success does not reset the count.
-func (at *Attempt) RecordWindow(ctx context.Context, key record.FailureKey, kind record.FailureKind, ok bool) error {
-	if err := at.RecordAddress(ctx, ok); err != nil {
-		return err
-	}
-	return at.failureCount(ctx, key, kind, func(t *record.FailureCount) error {
-		if err := at.checkWindow(kind, *t); err != nil || ok {
-			return err
-		}
-		at.CountWithin(t, at.Company.Limits.Window(kind).Per)
-		return nil
-	})
-}
-
-// CountWithin adds one to a count with a window. The first event opens the window.
-func (at *Attempt) CountWithin(t *record.FailureCount, window time.Duration) {
-	if !at.Now.Before(t.Until) {
-		*t = record.FailureCount{Until: at.Now.Add(window)}
-	}
-	t.Count++
-}
-
-func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error) error {
-	ctx = context.WithoutCancel(ctx) // it counts even if the client hangs up
-	var lock record.Event            // Name is empty if no lock was reached
-	err := at.FailureCounts.UpdateFailures(ctx, at.Now, key, kind, func(t *record.FailureCount) error {
-		before := *t
-		lock = record.Event{}
-		if err := change(t); err != nil {
-			return err
-		}
-		name := at.Company.Limits.LockAt(kind, *t)
-		if name == at.Company.Limits.LockAt(kind, before) && t.Until.Equal(before.Until) {
-			return nil
-		}
-		lock = record.Event{Name: name, Time: at.Now, Mnemocode: at.Mnemocode, Until: t.Until}
-		if key.Device != "" {
-			if lock.Name = ""; at.Company.Limits.ForgetsDevice(t.Count) {
-				lock.Name = record.AccountDeviceDistrusted
-			}
-		} else if key.Account != 0 {
-			t.Outbox = background.OutboxEvents(ctx, at.Company, lock)
-		}
-		return nil
-	})
-	_, expected := errors.AsType[*wire.Error](err)
-	if err != nil && !expected && !errors.Is(err, ErrDeviceUnknown) {
-		return wire.Unavailable("counting wrong attempts", err)
-	}
-	reported := func(e record.Event) bool { return e.Name == lock.Name } // of the other count of a hardened company
-	if err == nil && lock.Name != "" && !slices.ContainsFunc(at.Events, reported) {
-		at.Events = append(at.Events, lock)
-	}
-	return err
-}
-
-// RecordPrivate records an attempt with a password in the private count, and returns
-// whether the password counts as right. While the account is locked, a right password
-// gets the lock's error; a wrong one only counts. While the password is disabled, even
-// the right one is wrong, so that guessing is useless.
-func (at *Attempt) RecordPrivate(ctx context.Context, private record.FailureKey, ok bool) (bool, error) {
-	var right bool
-	err := at.failureCount(ctx, private, record.WrongPasswords, func(t *record.FailureCount) error {
-		disabled := t.Count >= at.Company.Limits.DisableAfter
-		right = ok && !disabled
-		switch locked := at.CheckPasswords(*t); {
-		case right && locked != nil:
-			return locked
-		case right:
-			*t = record.FailureCount{}
-		case !disabled:
-			at.countWrongPassword(t)
-		}
-		return nil
-	})
-	return right, err
-}
-
-// CountWrongCode counts a wrong code in the private count. While the account's codes
-// are locked, it counts nothing.
-func (at *Attempt) CountWrongCode(ctx context.Context, private record.FailureKey) error {
-	return at.failureCount(ctx, private, record.WrongCodes, func(t *record.FailureCount) error {
-		if at.checkWindow(record.WrongCodes, *t) == nil {
-			at.CountWithin(t, at.Company.Limits.WrongCodes.Per)
-		}
-		return nil
-	})
 }

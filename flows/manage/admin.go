@@ -30,15 +30,28 @@ type Admin struct {
 	Company *tenant.Company
 	Address string // the operator's, for the events
 	Actor   string // the name of the operator, for the events
-	// UserAgent is that of the user of a Self, for events and notices.
-	UserAgent string
-	// session is the ID of the session of a Self; empty for operators.
-	session string
-	// device is that of the client of a Self, as in session.Client; nil for operators.
-	device func() (string, error)
 	// Bulk is for imports. Plain secrets then wait for hashing without a time limit, users get
 	// no notices, and nothing waits for the history.
 	Bulk bool
+
+	user user // of a Self; zero for operators
+}
+
+// A user is the client of a Self.
+type user struct {
+	exists  bool
+	session string // the ID of the request's
+	agent   string // for events and notices
+	device  func() (string, error)
+}
+
+// isUser reports whether the Admin is that of a Self.
+func (ad *Admin) isUser() bool { return ad.user.exists }
+
+// stillIn fails if the session of a Self was revoked meanwhile.
+func (ad *Admin) stillIn(ctx context.Context, a record.Account) error {
+	_, err := ad.sessionToKeep(ctx, a, ad.user.session)
+	return err
 }
 
 // Create stores a new account. If Apply sets a Created time, it is kept; Updated is now.
@@ -72,7 +85,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 		return record.Account{}, adminError("creating the account", err)
 	}
 	a.BackupCodes, a.Passkeys = len(ch.BackupCodes), len(ch.Passkeys)
-	a.NewBackupCodes, a.NewPasskeys, a.Outbox, a.Spends = nil, nil, nil, nil
+	a.Storing = record.Storing{}
 	created.Account = a.ID
 	ad.emit(ctx, created)
 	for _, proven := range ad.provenEvents(ch, a) {

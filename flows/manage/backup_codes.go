@@ -36,13 +36,13 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
 		normalized[i] = code
 	}
-	turn := (&limits.Attempt{Company: ad.Company, Address: ad.Address}).Turn()
+	turn := limits.TurnOf(ad.Company.Code, ad.Address)
 	turn.Patient = !ad.isUser()
 	hashes, err := ad.Hasher.HashSet(ctx, turn, ad.Company.Password.Argon2id, normalized)
 	if err != nil {
 		return nil, wire.Unavailable("hashing the backup codes", err)
 	}
-	if _, err := ad.sessionToKeep(ctx, a, ad.session); err != nil {
+	if err := ad.stillIn(ctx, a); err != nil {
 		return nil, err
 	}
 	replaced := ad.event(record.AccountBackupCodes, a)

@@ -4,17 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -53,27 +50,6 @@ type Change struct {
 	Keep string
 
 	proven []tokens.Contact // the opened Proofs, or a user's own code
-}
-
-// maxAnswer is the maximum length of a control answer in characters, as in its route.
-const maxAnswer = 256
-
-// CheckSecrets refuses a plain password or control answer that no client could send. The
-// error is a *FieldError. An empty string means none and is accepted.
-func CheckSecrets(password, answer string) error {
-	switch {
-	case !sendable(password, tenant.MaxPassword):
-		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", tenant.MaxPassword)}
-	case !sendable(answer, maxAnswer) || answer != "" && typed.Answer(answer) == "":
-		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL, and not only spaces", maxAnswer)}
-	default:
-		return nil
-	}
-}
-
-// sendable reports whether a request may contain s.
-func sendable(s string, longest int) bool {
-	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= longest
 }
 
 // Change changes an account. A change of status, password, role, phone, email, second
@@ -299,7 +275,7 @@ func hasOthers(a, b record.Account) bool {
 // and a device.
 func (ad *Admin) notice(kind string) message.Notice {
 	if ad.isUser() {
-		return message.Notice{Type: kind, Address: ad.Address, UserAgent: ad.UserAgent}
+		return message.Notice{Type: kind, Address: ad.Address, UserAgent: ad.user.agent}
 	}
 	return message.Notice{Type: kind}
 }
@@ -345,29 +321,6 @@ func (ad *Admin) check(ch Change, a, before record.Account) error {
 		}
 	}
 	return cmp.Or(ch.check(a, before, ad.Company.Password.Argon2id), ch.checkProofs(a))
-}
-
-// check validates the account and the hashes that are part of the change. It does not
-// check the hashes that the account had before or that are still to be computed. Of the
-// others, own is as in password.CheckHash.
-func (ch Change) check(a, before record.Account, own password.Argon2id) error {
-	if err := CheckSecrets(ch.Password, ch.Answer); err != nil {
-		return err
-	}
-	if ch.Password != "" || a.PasswordHash == before.PasswordHash {
-		a.PasswordHash = ""
-	}
-	if ch.Answer != "" {
-		a.AnswerHash = ch.Answer // a placeholder; the hash is computed later
-	} else if a.AnswerHash != "" && a.AnswerHash != before.AnswerHash {
-		if err := password.CheckHash(a.AnswerHash, own); err != nil {
-			return &FieldError{"control_answer_hash", err.Error()}
-		}
-	}
-	if err := password.CheckHashes(ch.BackupCodes, own); err != nil {
-		return &FieldError{"backup_code_hashes", err.Error()}
-	}
-	return CheckAccount(a, before, own)
 }
 
 // secrets hashes or encrypts the secrets of a change, which takes time. The function that it

@@ -23,6 +23,14 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
+// A FieldError tells an operator what is wrong with a field of an account.
+type FieldError struct {
+	Field   string // as in the accounts API
+	Message string
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
+
 // The errors of the operations. More are *FieldError, *record.TakenError, *record.SpentError,
 // *tenant.RuleError, record.ErrNotFound, wire.ErrPasswordSame, tenant.ErrNoPasskeys, a
 // *wire.Refusal of wire.ErrRestricted if a lock or limit refuses an attempt of the user, and

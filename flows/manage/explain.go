@@ -63,7 +63,7 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) ([]Findin
 		return e.found, e.err
 	}
 	e.step(fmt.Sprintf("the account is %s, with passkeys: %d, users of OAuth providers: %d", a.Mnemocode, a.Passkeys, len(a.Identities)))
-	if c.CaptchaDue(wrong) && !byCode {
+	if c.Company.CaptchaDue(wrong) && !byCode {
 		e.step("the password needs a captcha")
 	}
 	if counts.HasPrivate() && !byCode { // of a hardened company

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/typed"
 )
@@ -73,15 +72,9 @@ func (ad *Admin) LockedUntil(a record.Account) time.Time {
 		return UntilUnlocked
 	}
 	for _, kind := range []record.FailureKind{record.WrongCodes, record.WrongAnswers} {
-		if t := failures[kind]; t.Count >= limits.Window(kind).N && now.Before(t.Until) && t.Until.After(until) {
-			until = t.Until
+		if locked := limits.WindowLocked(kind, failures[kind], now); locked.After(until) {
+			until = locked
 		}
 	}
 	return until
-}
-
-// CaptchaDue reports whether the account's next password needs a captcha.
-func (ad *Admin) CaptchaDue(a record.Account) bool {
-	at := limits.Attempt{Company: ad.Company}
-	return at.CaptchaDue(a.FailureCounts[record.WrongPasswords])
 }

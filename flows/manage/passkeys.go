@@ -61,7 +61,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	if err != nil {
 		return record.Passkey{}, err
 	}
-	if _, err := ad.sessionToKeep(ctx, a, ad.session); err != nil {
+	if err := ad.stillIn(ctx, a); err != nil {
 		return record.Passkey{}, err
 	}
 	if name, err = passkeyName(name); err != nil {
@@ -92,7 +92,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		return record.Passkey{}, ErrPasskeyRefused
 	}
 	p.Account, p.UserHandle, p.Created = a.ID, owner.Handle, at.Now.UTC()
-	p.Name = cmp.Or(name, p.Name, message.Device(ad.UserAgent), passkeyDefault)
+	p.Name = cmp.Or(name, p.Name, message.Device(ad.user.agent), passkeyDefault)
 	added := ad.event(record.AccountPasskeyAdded, a)
 	err = ad.Accounts.AddPasskey(ctx, at.Now, a, p, background.OutboxEvents(ctx, ad.Company, added)...)
 	if _, taken := errors.AsType[*record.TakenError](err); taken {

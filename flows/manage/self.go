@@ -32,7 +32,7 @@ func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s
 	}
 	ad := &Admin{
 		Manager: m, Company: company, Actor: record.ActorUser,
-		Address: client.Address, UserAgent: session.KeptUserAgent(client.UserAgent), session: s.ID, device: client.Device,
+		Address: client.Address, user: user{true, s.ID, session.KeptUserAgent(client.UserAgent), client.Device},
 	}
 	at, err := ad.attemptOf(ctx, a, client.Address)
 	return &Self{ad, a, s, at}, err
@@ -67,9 +67,6 @@ func (s *Self) EndChange(ctx context.Context, err error) error {
 	s.attempt.GiveBack(ctx, err)
 	return err
 }
-
-// isUser reports whether the Admin is that of a Self.
-func (ad *Admin) isUser() bool { return ad.Actor == record.ActorUser }
 
 // IsCurrent reports whether a session is the one that the user uses now.
 func (s *Self) IsCurrent(other record.Session) bool { return other.ID == s.Session.ID }

@@ -98,7 +98,7 @@ func (ad *Admin) revokeReason() string {
 
 // actorEvent returns an event with the operator, or the user's session, and this reason.
 func (ad *Admin) actorEvent(reason string) record.Event {
-	return record.Event{Session: ad.session, Address: ad.Address, UserAgent: ad.UserAgent, Actor: ad.Actor, Reason: reason}
+	return record.Event{Session: ad.user.session, Address: ad.Address, UserAgent: ad.user.agent, Actor: ad.Actor, Reason: reason}
 }
 
 // History returns the newest events of an account.

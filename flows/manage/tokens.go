@@ -108,7 +108,7 @@ func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) 
 	if a.Status != record.StatusActive {
 		return "", nil, ErrNotActive
 	}
-	if _, err := ad.sessionToKeep(ctx, a, ad.session); err != nil {
+	if err := ad.stillIn(ctx, a); err != nil {
 		return "", nil, err
 	}
 	token, hash := tokens.New(tokens.IssuedPrefix, record.AccountBucket(a.Company, a.ID))

@@ -67,7 +67,7 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 // passwordCounts says where an attempt with a password counts. A user's known device has
 // counts of its own, as in a login.
 func (ad *Admin) passwordCounts(ctx context.Context, at *limits.Attempt, a record.Account) (session.Counts, error) {
-	c, err := ad.CallOf(ctx, ad.Company, "", session.Client{Device: ad.device})
+	c, err := ad.CallOf(ctx, ad.Company, "", session.Client{Device: ad.user.device})
 	if err != nil {
 		return session.Counts{}, err
 	}

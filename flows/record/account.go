@@ -42,25 +42,31 @@ type Account struct {
 	PasswordHash       string // empty for none
 	Question           string // the control question; empty for none
 	AnswerHash         string
-	TOTP               string        // the encrypted secret of the authenticator app; empty for none
-	TOTPPending        string        // an encrypted secret that is not confirmed yet; empty for none
-	Identities         []Identity    // ordered by provider and subject
-	Accepted           []Acceptance  // ordered by code
-	BackupCodes        int           // how many are left
-	Passkeys           int           // how many it has
-	NewBackupCodes     []string      // hashes that Create stores with the account; never loaded
-	NewPasskeys        []Passkey     // that Create stores with the account; never loaded
-	Generation         int64         // the session generation: grows with each change that revokes the account's sessions
-	InactiveGeneration int64         // the Generation that began when Status last changed from active; 0 if it never did
-	CompanyGeneration  int64         // the company's session generation: grows each time that all its sessions are revoked
-	FailureCounts      Failures      // wrong attempts when the account was loaded; nil for none
-	Outbox             []OutboxEvent // events that Create and Update store with the account; never loaded
-	Spends             []Spend       // what Create and Update spend with the account; never loaded
-	PhoneRegion        string        // that of the company, for the LoginIDs that Create and Update store; never loaded
-	Keep               TokenHash     // the session that Update spares if it ends the others; never loaded
-	SpareTokens        bool          // whether Update leaves the IssuedTokens if it ends the sessions; never loaded
+	TOTP               string       // the encrypted secret of the authenticator app; empty for none
+	TOTPPending        string       // an encrypted secret that is not confirmed yet; empty for none
+	Identities         []Identity   // ordered by provider and subject
+	Accepted           []Acceptance // ordered by code
+	BackupCodes        int          // how many are left
+	Passkeys           int          // how many it has
+	Generation         int64        // the session generation: grows with each change that revokes the account's sessions
+	InactiveGeneration int64        // the Generation that began when Status last changed from active; 0 if it never did
+	CompanyGeneration  int64        // the company's session generation: grows each time that all its sessions are revoked
+	FailureCounts      Failures     // wrong attempts when the account was loaded; nil for none
 	Created            time.Time
 	Updated            time.Time
+	Storing
+}
+
+// A Storing is what Create and Update do besides storing the fields of an account. It is never
+// loaded.
+type Storing struct {
+	NewBackupCodes []string      // hashes that Create stores with the account
+	NewPasskeys    []Passkey     // that Create stores with the account
+	Outbox         []OutboxEvent // events that Create and Update store with the account
+	Spends         []Spend       // what Create and Update spend with the account
+	PhoneRegion    string        // that of the company, for the LoginIDs that Create and Update store
+	Keep           TokenHash     // the session that Update spares if it ends the others
+	SpareTokens    bool          // whether Update leaves the IssuedTokens if it ends the sessions
 }
 
 // A Field is a text, a flag or a time of an Account. Code that stores such fields, compares them

@@ -90,38 +90,6 @@ var ErrNoSecondFactor = &wire.Refusal{
 	Reason:  wire.NoSecondFactor,
 }
 
-// A notTaken is why a gateway did not take a message.
-type notTaken struct{ error }
-
-func (n notTaken) Unwrap() error { return n.error }
-
-// handOver gives a message to a gateway, if there is one. A message that the gateway
-// refuses, with a notTaken, counts, too, so Retry-After then says when the budgets allow the
-// next one.
-func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Counter, send func(context.Context) error) error {
-	c.Worked()
-	if send == nil {
-		return nil
-	}
-	ctx = message.WhenAsked(context.WithoutCancel(ctx), func(gateway string, _ error) { c.gateway = gateway })
-	err := notByClient(send(ctx))
-	if err == nil {
-		return nil
-	}
-	err = wire.Unavailable(doing, notTaken{err})
-	if errors.Is(err, wire.ErrService) {
-		return err
-	}
-	refusal, _ := errors.AsType[*wire.Refusal](err)
-	for _, budget := range record.CheckOnly(budgets...) { // one by one, since the last to open counts
-		next := c.Counters.Charge(ctx, c.Now, budget)
-		if full, ok := errors.AsType[*record.FullError](next); ok {
-			refusal.RetryAfter = max(refusal.RetryAfter, full.Until.Sub(c.Now))
-		}
-	}
-	return err
-}
-
 // codeAccount returns the account of a step with codes. It fails if limits, locks or
 // the account's status do not allow the step.
 func (c *Call) codeAccount(ctx context.Context) (record.Account, error) {
@@ -278,7 +246,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	if c.session.State == record.RecoveryOTP {
 		noPhone = wire.Invalid("No code can be sent to this account. Begin the recovery again, by another method.")
 	}
-	if c.session.State == record.CheckOTP && a.Phone == "" {
+	if a.Phone == "" && a.ID != 0 {
 		return record.Account{}, noPhone
 	}
 	renewals := c.Counter("limit.renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
@@ -290,11 +258,9 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	if err != nil {
 		return record.Account{}, err
 	}
-	if code.stored != nil {
-		code.counters = append([]record.Counter{renewals}, code.counters...)
-		if err := c.Charge(ctx, code.counters...); err != nil {
-			return record.Account{}, err
-		}
+	code.counters = append([]record.Counter{renewals}, code.counters...)
+	if err := c.Charge(ctx, code.counters...); err != nil {
+		return record.Account{}, err
 	}
 	return a, c.replaceCode(ctx, same, code)
 }
@@ -310,9 +276,6 @@ func (c *Call) replaceCode(ctx context.Context, st Step, code newCode) error {
 }
 
 func (c *Call) setCode(ctx context.Context, number int64, code *record.Code) error {
-	if code == nil {
-		return nil // the account has backup codes only
-	}
 	err := c.m.Sessions.SetCode(ctx, c.session.Hash, number, *code)
 	if err != nil && !errors.Is(err, record.ErrConflict) { // ErrConflict: a later renewal has replaced the code
 		return wire.Unavailable("storing the code", err)

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"time"
 
@@ -51,19 +50,6 @@ func (c *Call) SendContact(ctx context.Context, owner string, contact record.Con
 	}
 	sent := tokens.Contact{ID: tokens.NewID(), Name: contact.Name, Value: value, Code: m.Code, Expires: m.Expires}
 	return c.Keys.SealContact(owner, sent), c.SecondsUntil(m.Expires), err
-}
-
-// smsBudgets returns what a code by SMS is charged to.
-func (c *Call) smsBudgets(a record.Account, phone string) ([]record.Counter, error) {
-	country, err := c.CountrySMS(phone)
-	if err != nil {
-		return nil, c.LimitError(err)
-	}
-	account := ""
-	if a.ID != 0 {
-		account = strconv.FormatInt(a.ID, 10)
-	}
-	return slices.Concat(c.CountSMS(account, phone), c.CompanySMS(), country), nil
 }
 
 // UseLink records that the owner of an account has opened the mailed link that FindLink has

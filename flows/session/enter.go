@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
@@ -153,7 +152,7 @@ type Issued struct {
 	State     record.State
 	ExpiresIn int                     // whole seconds until the token expires if it is not used
 	Mnemocode string                  // of an authorized session
-	Phone     string                  // masked phone that gets the session's code; empty for none
+	Phone     string                  // masked phone that gets the code of a login; empty for none
 	Factors   []record.AuthMethods    // see SecondFactors
 	Quality   *tenant.PasswordQuality // rules for the password to set; nil for none
 	Device    string                  // the token of the device that is remembered now; empty for none
@@ -186,7 +185,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	if err != nil {
 		return Issued{}, c.AddressFirst(ctx, err)
 	}
-	if code != nil && code.stored != nil {
+	if st.State == record.CheckOTP && next.Code != nil {
 		issued.Phone = record.MaskPhone(st.Account.Phone)
 	}
 	if err := c.storeAndSend(ctx, next, st, code); err != nil {
@@ -320,12 +319,6 @@ func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 		return c.enterCodeless(ctx, st)
 	}
 	return issued, err
-}
-
-// IsUnsent reports whether no SMS could be sent, because of a budget or the gateway.
-func IsUnsent(err error) bool {
-	_, unsent := errors.AsType[notTaken](err)
-	return unsent || strings.HasPrefix(string(wire.ReasonOf(err)), "limit.sms_")
 }
 
 func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {

@@ -19,6 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/typed"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A Messenger sends messages to the owners of accounts.
@@ -240,4 +241,55 @@ func (c *Call) Notify(ctx context.Context, a record.Account, kind string) {
 // Notice returns a notice of what the call's client did.
 func (c *Call) Notice(kind string) message.Notice {
 	return message.Notice{Type: kind, Address: c.Address, UserAgent: c.userAgent}
+}
+
+// smsBudgets returns what a code by SMS is charged to.
+func (c *Call) smsBudgets(a record.Account, phone string) ([]record.Counter, error) {
+	country, err := c.CountrySMS(phone)
+	if err != nil {
+		return nil, c.LimitError(err)
+	}
+	account := ""
+	if a.ID != 0 {
+		account = strconv.FormatInt(a.ID, 10)
+	}
+	return slices.Concat(c.CountSMS(account, phone), c.CompanySMS(), country), nil
+}
+
+// A notTaken is why a gateway did not take a message.
+type notTaken struct{ error }
+
+func (n notTaken) Unwrap() error { return n.error }
+
+// handOver gives a message to a gateway, if there is one. A message that the gateway
+// refuses, with a notTaken, counts, too, so Retry-After then says when the budgets allow the
+// next one.
+func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Counter, send func(context.Context) error) error {
+	c.Worked()
+	if send == nil {
+		return nil
+	}
+	ctx = message.WhenAsked(context.WithoutCancel(ctx), func(gateway string, _ error) { c.gateway = gateway })
+	err := notByClient(send(ctx))
+	if err == nil {
+		return nil
+	}
+	err = wire.Unavailable(doing, notTaken{err})
+	if errors.Is(err, wire.ErrService) {
+		return err
+	}
+	refusal, _ := errors.AsType[*wire.Refusal](err)
+	for _, budget := range record.CheckOnly(budgets...) { // one by one, since the last to open counts
+		next := c.Counters.Charge(ctx, c.Now, budget)
+		if full, ok := errors.AsType[*record.FullError](next); ok {
+			refusal.RetryAfter = max(refusal.RetryAfter, full.Until.Sub(c.Now))
+		}
+	}
+	return err
+}
+
+// IsUnsent reports whether no SMS could be sent, because of a budget or the gateway.
+func IsUnsent(err error) bool {
+	_, unsent := errors.AsType[notTaken](err)
+	return unsent || strings.HasPrefix(string(wire.ReasonOf(err)), "limit.sms_")
 }

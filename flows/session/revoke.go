@@ -138,10 +138,10 @@ const (
 	revocationsPage   = 1000 // loaded at once
 )
 
-// RevokePending does the pending revocations that are late. If one fails, RevokePending
+// RevokePending does the pending revocations for which is true. If one fails, RevokePending
 // goes on with the others and returns an error. If ctx ends, it begins no more of them:
 // they stay pending, and a reload need not wait for a store that does not answer.
-func (r *Revoker) RevokePending(ctx context.Context, late func(record.Revocation) bool) error {
+func (r *Revoker) RevokePending(ctx context.Context, which func(record.Revocation) bool) error {
 	var after record.Revocation
 	var group errgroup.Group
 	group.SetLimit(revocationsAtOnce)
@@ -150,7 +150,7 @@ func (r *Revoker) RevokePending(ctx context.Context, late func(record.Revocation
 		pending, err := r.Accounts.PendingRevocations(ctx, after, revocationsPage)
 		for _, e := range pending {
 			after = e
-			if !late(e) {
+			if !which(e) {
 				continue
 			}
 			group.Go(func() error {

@@ -22,6 +22,20 @@ func (l *Limits) PasswordsLocked(t record.FailureCount, now time.Time) time.Time
 // ForgetsDevice reports whether a device with so many wrong passwords counts as unknown.
 func (l *Limits) ForgetsDevice(wrong int) bool { return wrong >= min(l.LockAfter, l.DisableAfter) }
 
+// WindowLocked returns until when a failure count with a window locks its kind, or zero if it
+// does not.
+func (l *Limits) WindowLocked(kind record.FailureKind, t record.FailureCount, now time.Time) time.Time {
+	if t.Count >= l.Window(kind).N && now.Before(t.Until) {
+		return t.Until
+	}
+	return time.Time{}
+}
+
+// CaptchaDue reports whether the next password needs a captcha.
+func (c *Company) CaptchaDue(passwords record.FailureCount) bool {
+	return c.Captcha != nil && passwords.Count >= *c.Limits.CaptchaAfter
+}
+
 // WindowLock returns the lock of a failure count with a window.
 func WindowLock(kind record.FailureKind) string {
 	if kind == record.WrongAnswers {

@@ -265,8 +265,7 @@ func (s *Accounts) put(r *row, a record.Account, loginIDs [][2]string) {
 	for _, spend := range a.Spends {
 		s.spent[spend.Hash] = spend.Until
 	}
-	a.NewBackupCodes, a.NewPasskeys, a.Outbox, a.Spends, a.FailureCounts = nil, nil, nil, nil, nil
-	a.PhoneRegion, a.Keep, a.SpareTokens = "", record.TokenHash{}, false
+	a.Storing, a.FailureCounts = record.Storing{}, nil
 	a.Identities = slices.Clone(a.Identities)
 	slices.SortFunc(a.Identities, record.Identity.Compare)
 	a.PhoneVerified, a.EmailVerified, a.Updated = stored(a.PhoneVerified), stored(a.EmailVerified), stored(a.Updated)
