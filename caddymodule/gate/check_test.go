@@ -2,7 +2,6 @@ package gate
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -37,7 +36,8 @@ func checker(t testing.TB) *Handler {
 	h.WebSocketToken = true
 	h.LoginPages = LoginPages{new(LoginPage)}
 	h.Forward = []string{"role"}
-	must(t, cmp.Or(h.Headers.Provision(h.app, nil), h.Validate()))
+	provisionHeaders(t, h)
+	must(t, h.Validate())
 	return h
 }
 

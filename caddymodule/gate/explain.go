@@ -30,7 +30,7 @@ func (h *Handler) Explain(r *http.Request, service *flows.Service, company *tena
 	manager, token, key := service.Imagine(company, a)
 	so := *h
 	so.imagined = &flows.Service{Manager: manager}
-	so.Headers.Imagine()
+	so.sender = h.sender.Imagined()
 
 	t := so.find(r)
 	switch {
@@ -46,7 +46,7 @@ func (h *Handler) Explain(r *http.Request, service *flows.Service, company *tena
 		r.Header[apiKeyHeader] = []string{key}
 	}
 	found := api.Explanation{Rules: h.rulesFor(r)}
-	so.Strip(r)
+	so.sender.Strip(r)
 	var v visitor
 	var err error
 	if t.kind == noAuthRoute {

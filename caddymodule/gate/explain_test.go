@@ -175,7 +175,7 @@ func (one *town) handler(configure func(*Handler)) *Handler {
 	h := &Handler{app: one.app, log: slog.New(slog.DiscardHandler)}
 	configure(h)
 	h.setDefaults()
-	must(one.t, h.Headers.Provision(one.app, nil))
+	provisionHeaders(one.t, h)
 	return h
 }
 

@@ -109,8 +109,8 @@ func FuzzStrip(f *testing.F) {
 	f.Add("X.PROFILE~PHONE", "x", "")
 	f.Add("x_profile_auth_methods", "mfa", "X-Profile-Session")
 	f.Fuzz(func(t *testing.T, name, value, connection string) {
-		h := new(identity.Headers)
-		h.SetDefaults()
+		s, err := new(identity.Headers).Provision(nil, nil)
+		must(t, err)
 		r := &http.Request{Header: http.Header{}, Trailer: http.Header{}, Body: http.NoBody}
 		for _, header := range []http.Header{r.Header, r.Trailer} {
 			header[name] = []string{value}
@@ -119,7 +119,7 @@ func FuzzStrip(f *testing.F) {
 		if connection != "" {
 			r.Header["Connection"] = append(r.Header["Connection"], connection)
 		}
-		h.Strip(r)
+		s.Strip(r)
 		for _, header := range []http.Header{r.Header, r.Trailer} {
 			for name := range header {
 				switch notAlphanumeric.ReplaceAllString(asciiLower(name), "-") {

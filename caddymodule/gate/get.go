@@ -89,7 +89,7 @@ func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) 
 		if service.Companies[t.company] == nil {
 			return wire.ErrNoRoute
 		}
-		keys, err = h.PublishedKeys(r.Context(), t.company)
+		keys, err = h.sender.PublishedKeys(r.Context(), t.company)
 		return err
 	})
 	if err != nil {

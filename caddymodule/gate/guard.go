@@ -21,7 +21,7 @@ import (
 
 // guard passes a request to the application if its token is valid.
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
-	if unusual := h.Strip(r); unusual && t.asked {
+	if unusual := h.sender.Strip(r); unusual && t.asked {
 		app.CountProtected(errSpelling, false)
 		h.deny(w, r, errSpelling) // the other proxy removes only the usual ones
 		return nil
@@ -136,7 +136,7 @@ func (h *Handler) authorize(r *http.Request, t target) (v visitor, err error) {
 		if err != nil {
 			return err
 		}
-		want := session.Requirement{Company: company, Companies: h.Companies, Whole: h.Whole()}
+		want := session.Requirement{Company: company, Companies: h.Companies, Whole: h.sender.Whole()}
 		want.Fresh, want.RoleAllowed, want.TwoFactors = h.Needs(r.URL)
 		if !byCookie {
 			want.Covers = func(t *record.IssuedToken) bool { return covers(t, r) }
@@ -147,7 +147,7 @@ func (h *Handler) authorize(r *http.Request, t target) (v visitor, err error) {
 		if ambiguous {
 			return wire.ErrTokenInvalid // a token belongs to one company only
 		}
-		v.assertion, err = h.Assert(r, &v.session)
+		v.assertion, err = h.sender.Assert(r, &v.session)
 		return err
 	})
 	return v, err
@@ -178,7 +178,7 @@ func (h *Handler) identify(r *http.Request, v *visitor) {
 // setIdentity sets the identity headers, and tells Caddy's own directives and its access log
 // who the user is, and the log who acts as the user.
 func (h *Handler) setIdentity(header http.Header, r *http.Request, v *visitor) {
-	h.Headers.Set(header, &v.session, v.assertion)
+	h.sender.Set(header, &v.session, v.assertion)
 	setUser(r, &v.session)
 }
 

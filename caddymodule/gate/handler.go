@@ -184,6 +184,7 @@ type Handler struct {
 	log       *slog.Logger
 	accessLog *zap.Logger // Caddy's
 	document  []byte      // the OpenAPI document
+	sender    *identity.Sender
 
 	imagined *flows.Service // in place of the app's, for Explain; else nil
 }
@@ -207,7 +208,7 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 	return bypass.Check(ctx, h.app)
 }
 
-func (h *Handler) provision(ctx caddy.Context) error {
+func (h *Handler) provision(ctx caddy.Context) (err error) {
 	h.log = logs.Slog(ctx)
 	h.accessLog = logs.Of(ctx, new(caddyhttp.App)).Named("log.access")
 	h.setDefaults()
@@ -215,7 +216,6 @@ func (h *Handler) provision(ctx caddy.Context) error {
 		h.app.RegisterServer(server)
 	}
 	for i, p := range h.LoginPages {
-		var err error
 		if p.page, err = page.New(h.pageOptions(p)); err != nil {
 			return guest.Inside(guest.Nth("login_page", i), err)
 		}
@@ -225,7 +225,8 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	}
 	h.document = openAPI(h.BasePath)
 	h.noteWeak()
-	return h.Headers.Provision(h.app, h.Source)
+	h.sender, err = h.Headers.Provision(h.app, h.Source)
+	return err
 }
 
 // noteWeak records settings that are valid but probably not meant.
@@ -264,7 +265,6 @@ func (h *Handler) noteWeak() {
 }
 
 func (h *Handler) setDefaults() {
-	h.Headers.SetDefaults()
 	h.MaxBody = cmp.Or(h.MaxBody, defaultMaxBody)
 	if h.LoginPages != nil {
 		h.Cookie = cmp.Or(h.Cookie, defaultCookie)

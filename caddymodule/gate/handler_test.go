@@ -87,7 +87,15 @@ func newHandler(t testing.TB, recheck time.Duration, sessions record.Sessions) (
 	log := new(bytes.Buffer)
 	h := &Handler{app: configured, log: slog.New(slog.NewTextHandler(log, nil))}
 	h.setDefaults()
+	provisionHeaders(t, h)
 	return h, log
+}
+
+func provisionHeaders(t testing.TB, h *Handler) {
+	t.Helper()
+	var err error
+	h.sender, err = h.Headers.Provision(h.app, nil)
+	must(t, err)
 }
 
 func handle(h *Handler, next caddyhttp.HandlerFunc) *httptest.ResponseRecorder {

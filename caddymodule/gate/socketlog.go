@@ -32,7 +32,7 @@ type redactedLog struct {
 // logCheck starts the log of a question, or returns nil if Caddy's own may show the
 // question and the answer.
 func (h *Handler) logCheck(r *http.Request) *redactedLog {
-	hidden := h.Private()
+	hidden := h.sender.Private()
 	mayHaveToken := h.WebSocketToken && r.Header[socketProtocols] != nil
 	if hidden == nil && !mayHaveToken || h.accessLoggers(r) == nil {
 		return nil

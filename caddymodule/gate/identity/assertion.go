@@ -98,6 +98,7 @@ func (a *Assertion) options(d *caddyfile.Dispenser) map[string]func() error {
 
 // ValidateAssertion refuses values of assertion that can't work.
 func (h *Headers) ValidateAssertion() error {
+	h = h.withDefaults()
 	a := h.Assertion
 	if a == nil {
 		return nil
@@ -130,8 +131,8 @@ func (h *Headers) ValidateAssertion() error {
 }
 
 // provisionAssertion reads the keys and makes the signer.
-func (h *Headers) provisionAssertion(in *app.App, source guest.Source) error {
-	a := h.Assertion
+func (s *Sender) provisionAssertion(in *app.App, source guest.Source) error {
+	a := s.headers.Assertion
 	if a == nil {
 		return nil
 	}
@@ -157,34 +158,33 @@ func (h *Headers) provisionAssertion(in *app.App, source guest.Source) error {
 			}}})
 		}
 	}
-	a.Keys = nil
-	h.signer = &assertion.Signer{Audience: a.Audience, TTL: time.Duration(a.TTL), Limit: in.Cache, Now: time.Now}
+	s.signer = &assertion.Signer{Audience: a.Audience, TTL: time.Duration(a.TTL), Limit: in.Cache, Now: time.Now}
 	switch ring := in.SigningKeys(); {
 	case len(keys) > 0:
 		fixed, err := assertion.Fixed(keys)
 		if err != nil {
 			return err
 		}
-		h.published = func(context.Context, string) (*assertion.Keys, error) { return fixed, nil }
-		h.signer.Keys = h.published
+		s.published = func(context.Context, string) (*assertion.Keys, error) { return fixed, nil }
+		s.signer.Keys = s.published
 	default:
-		h.published, h.signer.Keys = ring.Published, ring.ForSigning
+		s.published, s.signer.Keys = ring.Published, ring.ForSigning
 	}
-	for _, p := range h.profile {
+	for _, p := range s.profile {
 		if p.claimed {
-			h.signer.Fields = append(h.signer.Fields, p.field)
+			s.signer.Fields = append(s.signer.Fields, p.field)
 		}
 	}
-	h.whole = true
+	s.whole = true
 	return nil
 }
 
 // Assert returns the assertion about the user of a request, or "" if the site sends none.
-func (h *Headers) Assert(r *http.Request, session *record.Session) (string, error) {
-	if h.signer == nil {
+func (s *Sender) Assert(r *http.Request, session *record.Session) (string, error) {
+	if s.signer == nil {
 		return "", nil
 	}
-	issuer := h.Assertion.Issuer
+	issuer := s.headers.Assertion.Issuer
 	if issuer == "" {
 		host, err := issuerHost(r)
 		if err != nil {
@@ -192,14 +192,18 @@ func (h *Headers) Assert(r *http.Request, session *record.Session) (string, erro
 		}
 		issuer = "https://" + host + "/" + session.Company
 	}
-	if h.imagine {
+	if s.imagined {
 		return "(an assertion by " + issuer + ")", nil
 	}
-	return h.signer.Assertion(r.Context(), issuer, *session)
+	return s.signer.Assertion(r.Context(), issuer, *session)
 }
 
-// Imagine makes Assert describe assertions in place of signing them.
-func (h *Headers) Imagine() { h.imagine = true }
+// Imagined returns a Sender whose Assert describes assertions in place of signing them.
+func (s *Sender) Imagined() *Sender {
+	so := *s
+	so.imagined = true
+	return &so
+}
 
 // maxHost is the maximum length of a host's name (RFC 1035).
 const maxHost = 253
@@ -234,8 +238,8 @@ func issuerHost(r *http.Request) (string, error) {
 }
 
 // PublishedKeys returns the public keys of a company as a JSON Web Key Set.
-func (h *Headers) PublishedKeys(ctx context.Context, company string) ([]byte, error) {
-	keys, err := h.published(ctx, company)
+func (s *Sender) PublishedKeys(ctx context.Context, company string) ([]byte, error) {
+	keys, err := s.published(ctx, company)
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,7 @@ const (
 	defaultCompanyHeader = "X-Company-Code"
 )
 
-// Headers are the options of the identity headers. Call SetDefaults before Validate,
-// Provision and Strip, and Provision before Set, Assert and PublishedKeys.
+// Headers are the options of the identity headers.
 type Headers struct {
 	// The header that tells the application the user's profile_mnemocode. Default:
 	// `X-Profile-Mnemocode`.
@@ -53,32 +52,38 @@ type Headers struct {
 	// that has a user. It proves that the request came through mnemogate, for
 	// applications that others can reach, too. Default: none.
 	Assertion *Assertion `json:"assertion,omitempty"`
+}
 
-	guarded []string // what never reaches the application as a client sent it
-	profile []profileHeader
-	whole   bool              // see Whole
-	signer  *assertion.Signer // nil without Assertion
-	imagine bool              // see Imagine
+// A Sender sends the identity headers to the application.
+type Sender struct {
+	headers  *Headers // with defaults
+	guarded  []string // what never reaches the application as a client sent it
+	profile  []profileHeader
+	whole    bool              // see Whole
+	signer   *assertion.Signer // nil without Assertion
+	imagined bool              // see Imagined
 	// published returns the keys of a company that verify assertions.
 	published func(ctx context.Context, company string) (*assertion.Keys, error)
 }
 
-// SetDefaults sets the options that are not set.
-func (h *Headers) SetDefaults() {
-	h.Header = http.CanonicalHeaderKey(cmp.Or(h.Header, defaultHeader))
-	h.CompanyHeader = http.CanonicalHeaderKey(cmp.Or(h.CompanyHeader, defaultCompanyHeader))
-	if h.Assertion != nil {
-		h.Assertion = h.Assertion.withDefaults()
+// withDefaults returns a copy with the defaults.
+func (h *Headers) withDefaults() *Headers {
+	so := *h
+	so.Header = http.CanonicalHeaderKey(cmp.Or(so.Header, defaultHeader))
+	so.CompanyHeader = http.CanonicalHeaderKey(cmp.Or(so.CompanyHeader, defaultCompanyHeader))
+	if so.Assertion != nil {
+		so.Assertion = so.Assertion.withDefaults()
 	}
-	h.guarded = append(h.names(), rewriteHeaders...)
+	return &so
 }
 
-// names returns the names of the identity headers. It includes the default names, since
+// IdentityHeaders implements bypass.Gate. It returns the names of the identity headers. It includes the default names, since
 // an application may still read one that is no longer configured.
-func (h *Headers) names() []string {
-	names := []string{h.Header, h.CompanyHeader}
-	if h.Assertion != nil {
-		names = append(names, h.Assertion.Header)
+func (h *Headers) IdentityHeaders() []string {
+	so := h.withDefaults()
+	names := []string{so.Header, so.CompanyHeader}
+	if so.Assertion != nil {
+		names = append(names, so.Assertion.Header)
 	}
 	others := []string{defaultHeader, defaultCompanyHeader, defaultAssertionHeader, actorHeader}
 	for _, p := range profileHeaders {
@@ -90,13 +95,6 @@ func (h *Headers) names() []string {
 		}
 	}
 	return names
-}
-
-// IdentityHeaders implements bypass.Gate.
-func (h *Headers) IdentityHeaders() []string {
-	so := *h
-	so.SetDefaults()
-	return so.names()
 }
 
 var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
@@ -120,6 +118,7 @@ var rewriteHeaders = []string{"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url
 // Validate refuses options that cannot work, apart from Assertion. Its errors begin with
 // the option.
 func (h *Headers) Validate() error {
+	h = h.withDefaults()
 	if err := cmp.Or(checkName("header", h.Header), checkName("company_header", h.CompanyHeader)); err != nil {
 		return err
 	}
@@ -141,50 +140,50 @@ func checkName(option, name string) error {
 
 // Provision makes the sessions of the app carry what the headers need, and reads the keys
 // of the assertion. The source has the positions of the options.
-func (h *Headers) Provision(a *app.App, source guest.Source) error {
-	h.profile = nil
+func (h *Headers) Provision(a *app.App, source guest.Source) (*Sender, error) {
+	s := &Sender{headers: h.withDefaults(), guarded: append(h.IdentityHeaders(), rewriteHeaders...)}
 	for _, word := range h.Forward {
 		p := profileHeaders[word]
 		a.Forward(p.field)
-		h.profile = append(h.profile, p)
-		h.whole = h.whole || p.whole
+		s.profile = append(s.profile, p)
+		s.whole = s.whole || p.whole
 	}
-	return h.provisionAssertion(a, source)
+	return s, s.provisionAssertion(a, source)
 }
 
 // Whole reports whether Set and Assert need a session that was found with
 // Requirement.Whole.
-func (h *Headers) Whole() bool { return h.whole }
+func (s *Sender) Whole() bool { return s.whole }
 
 // Set sets the identity headers, of the request for the application or of the answer to
 // another proxy.
-func (h *Headers) Set(header http.Header, session *record.Session, assertion string) {
-	header[h.Header] = []string{session.Mnemocode}
-	header[h.CompanyHeader] = []string{session.Company}
-	if h.signer != nil {
-		header[h.Assertion.Header] = []string{assertion}
+func (s *Sender) Set(header http.Header, session *record.Session, assertion string) {
+	header[s.headers.Header] = []string{session.Mnemocode}
+	header[s.headers.CompanyHeader] = []string{session.Company}
+	if s.signer != nil {
+		header[s.headers.Assertion.Header] = []string{assertion}
 	}
 	if session.Issued != nil && session.Issued.Actor != "" {
 		header[actorHeader] = []string{record.EscapeProfile(session.Issued.Actor)}
 	}
-	if len(h.profile) > 0 {
-		h.setProfile(header, session)
+	if len(s.profile) > 0 {
+		s.setProfile(header, session)
 	}
 }
 
 // Strip removes every spelling of the identity headers that some application accepts,
 // also from trailers. It also removes what would make a proxy after this one drop or
 // reinterpret the identity headers. It reports whether a spelling was unusual.
-func (h *Headers) Strip(r *http.Request) (unusual bool) {
+func (s *Sender) Strip(r *http.Request) (unusual bool) {
 	for name := range r.Header {
-		if isAmong(h.guarded, name) {
+		if isAmong(s.guarded, name) {
 			unusual = unusual || !headerName.MatchString(name)
 			delete(r.Header, name)
 		}
 	}
 	if r.Trailer != nil {
-		h.stripTrailer(r.Trailer)
-		r.Body = &trailerFilter{ReadCloser: r.Body, headers: h, trailer: r.Trailer}
+		s.stripTrailer(r.Trailer)
+		r.Body = &trailerFilter{ReadCloser: r.Body, sender: s, trailer: r.Trailer}
 	}
 	if values, ok := r.Header["Upgrade"]; ok && !(len(values) == 1 && strings.EqualFold(values[0], "websocket")) {
 		delete(r.Header, "Upgrade")
@@ -233,9 +232,9 @@ func keepConnection(header http.Header, values []string) {
 // stripTrailer also removes fields that have a meaning only as headers. An upstream
 // that merges trailers into the headers would otherwise let a client replace the
 // values that the gate checked or that the proxy set.
-func (h *Headers) stripTrailer(trailer http.Header) {
+func (s *Sender) stripTrailer(trailer http.Header) {
 	for name := range trailer {
-		if isAmong(h.guarded, name) || isForwarded(name) || isAmong(otherHeaders, name) || isAmong(methodHeaders, name) {
+		if isAmong(s.guarded, name) || isForwarded(name) || isAmong(otherHeaders, name) || isAmong(methodHeaders, name) {
 			delete(trailer, name)
 		}
 	}
@@ -281,14 +280,14 @@ func dashed(c byte) byte {
 // reader sees the end.
 type trailerFilter struct {
 	io.ReadCloser
-	headers *Headers
+	sender  *Sender
 	trailer http.Header
 }
 
 func (f *trailerFilter) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
 	if err == io.EOF {
-		f.headers.stripTrailer(f.trailer)
+		f.sender.stripTrailer(f.trailer)
 	}
 	return n, err
 }

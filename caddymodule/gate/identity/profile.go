@@ -55,12 +55,12 @@ func authTime(s *record.Session) string {
 
 // Private returns the names of the headers that logs must not show: with an assertion
 // others can act as the user, and an email or phone is personal data.
-func (h *Headers) Private() (names []string) {
-	if h.Assertion != nil {
-		names = append(names, h.Assertion.Header)
+func (s *Sender) Private() (names []string) {
+	if s.headers.Assertion != nil {
+		names = append(names, s.headers.Assertion.Header)
 	}
 	for _, word := range []string{"email", "phone"} {
-		if slices.Contains(h.Forward, word) {
+		if slices.Contains(s.headers.Forward, word) {
 			names = append(names, profileHeaders[word].name)
 		}
 	}
@@ -84,8 +84,8 @@ func (h *Headers) checkForward() error {
 }
 
 // setProfile sets a header for each configured word that has a value.
-func (h *Headers) setProfile(header http.Header, session *record.Session) {
-	for _, p := range h.profile {
+func (s *Sender) setProfile(header http.Header, session *record.Session) {
+	for _, p := range s.profile {
 		if value := p.value(session); value != "" {
 			header[p.name] = []string{value}
 		}
