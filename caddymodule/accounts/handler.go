@@ -136,7 +136,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	h.Source = guest.SourceOf(d)
 	h.Keys = map[string]*Key{}
-	err := guest.NoArguments(d, map[string]func() error{"key <name> <key>...": func() error { return h.parseKey(d) }}, "key")
+	err := guest.NoArguments(d, guest.Parsers{"key <name> <key>...": h.parseKey}, "key")
 	return guest.Complete(d, err, h.check)
 }
 
@@ -155,9 +155,9 @@ func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
 		return guest.Named("key "+name, err)
 	}
 	var may []string
-	err := guest.Options(d, map[string]func() error{
-		"company <code>...": guest.List(d, &k.Companies),
-		"may read|write|create|sessions|introspect|import|export|messages|issue|act...": guest.List(d, &may),
+	err := guest.Options(d, guest.Parsers{
+		"company <code>...": guest.List(&k.Companies),
+		"may read|write|create|sessions|introspect|import|export|messages|issue|act...": guest.List(&may),
 	})
 	for _, right := range may {
 		k.May = append(k.May, Right(right))

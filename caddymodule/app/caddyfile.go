@@ -16,9 +16,9 @@ import (
 
 func init() {
 	httpcaddyfile.RegisterGlobalOption("mnemogate", parseGlobalOption)
-	guest.Belong("the global option mnemogate, in the block at the top of the Caddyfile", new(App).options(nil))
-	guest.Belong("the block of a company, company <code> { ... }, in the global option mnemogate", new(Company).options(nil))
-	guest.Belong("account <profile_mnemocode> { ... }", new(Account).options(nil))
+	guest.Belong("the global option mnemogate, in the block at the top of the Caddyfile", new(App).options())
+	guest.Belong("the block of a company, company <code> { ... }, in the global option mnemogate", new(Company).options())
+	guest.Belong("account <profile_mnemocode> { ... }", new(Account).options())
 }
 
 func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
@@ -41,19 +41,19 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Errf("mnemogate: it takes no argument like %s; write company %[1]s { ... } into its block", d.Val())
 	}
 	a.Companies = map[string]*Company{}
-	if err := guest.CheckedOptions(d, a.Policy.Check, a.options(d), append(policy.Repeatable, "company")...); err != nil {
+	if err := guest.CheckedOptions(d, a.Policy.Check, a.options(), append(policy.Repeatable, "company")...); err != nil {
 		return err
 	}
 	return a.checkWhole(d)
 }
 
-func (a *App) options(d *caddyfile.Dispenser) map[string]func() error {
-	options := a.Policy.Parsers(d)
-	options["store <module>"] = guest.Module(d, "mnemogate.accounts", &a.StoreRaw)
-	options["sessions <module>"] = guest.Module(d, "mnemogate.sessions", &a.SessionsRaw)
-	options["cache <sessions>"] = guest.OneValue(d, guest.Int(&a.Cache))
-	options["audit_keep <duration>"] = guest.OneValue(d, guest.Duration(&a.AuditKeep))
-	options["company <code> { ... }"] = func() error { return parseNamed(d, a.Companies, (*Company).parse) }
+func (a *App) options() guest.Parsers {
+	options := a.Policy.Parsers()
+	options["store <module>"] = guest.Module("mnemogate.accounts", &a.StoreRaw)
+	options["sessions <module>"] = guest.Module("mnemogate.sessions", &a.SessionsRaw)
+	options["cache <sessions>"] = guest.OneValue(guest.Int(&a.Cache))
+	options["audit_keep <duration>"] = guest.OneValue(guest.Duration(&a.AuditKeep))
+	options["company <code> { ... }"] = func(d *caddyfile.Dispenser) error { return parseNamed(d, a.Companies, (*Company).parse) }
 	return options
 }
 
@@ -94,19 +94,19 @@ func (c *Company) parse(d *caddyfile.Dispenser) error {
 	}
 	c.OAuthRaw = map[string]json.RawMessage{}
 	c.Accounts = map[string]*Account{}
-	options := c.Policy.Parsers(d)
-	maps.Copy(options, c.options(d))
+	options := c.Policy.Parsers()
+	maps.Copy(options, c.options())
 	return guest.CheckedOptions(d, c.Policy.Check, options, append(policy.Repeatable, "disclaimer", "oauth", "account")...)
 }
 
 // options returns the parsers of the options that only a company has.
-func (c *Company) options(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"name <text>":                           guest.CheckedText(d, &c.Name, checkName),
-		"api_key <key>...|off":                  func() error { return c.parseAPIKeys(d) },
-		"disclaimer <code> [<version>] { ... }": func() error { return c.parseDisclaimer(d) },
-		"oauth <1-5> <module>":                  func() error { return c.parseOAuth(d) },
-		"account <profile_mnemocode> { ... }":   func() error { return parseNamed(d, c.Accounts, (*Account).parse) },
+func (c *Company) options() guest.Parsers {
+	return guest.Parsers{
+		"name <text>":                           guest.CheckedText(&c.Name, checkName),
+		"api_key <key>...|off":                  c.parseAPIKeys,
+		"disclaimer <code> [<version>] { ... }": c.parseDisclaimer,
+		"oauth <1-5> <module>":                  c.parseOAuth,
+		"account <profile_mnemocode> { ... }":   func(d *caddyfile.Dispenser) error { return parseNamed(d, c.Accounts, (*Account).parse) },
 	}
 }
 
@@ -164,20 +164,20 @@ func (c *Company) parseOAuth(d *caddyfile.Dispenser) error {
 func (a *Account) parse(d *caddyfile.Dispenser) error {
 	mnemocode := d.Val()
 	check := func() error { return a.check(mnemocode) }
-	return guest.Complete(d, guest.CheckedOptions(d, check, a.options(d), "identity"), check)
+	return guest.Complete(d, guest.CheckedOptions(d, check, a.options(), "identity"), check)
 }
 
-func (a *Account) options(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"phone <e164>":             guest.Text(d, &a.Phone),
-		"email <address>":          guest.Text(d, &a.Email),
-		"login <name>":             guest.Text(d, &a.Login),
-		"locale <tag>":             guest.Text(d, &a.Locale),
-		"password <plain_or_hash>": guest.Text(d, &a.Password),
-		"question <text> <answer>": func() error { return a.parseQuestion(d) },
-		"second_factor":            guest.Flag(d, &a.SecondFactor),
-		"must_set_password":        guest.Flag(d, &a.MustSetPassword),
-		"identity <1-5> <subject>": func() error { return a.parseIdentity(d) },
+func (a *Account) options() guest.Parsers {
+	return guest.Parsers{
+		"phone <e164>":             guest.Text(&a.Phone),
+		"email <address>":          guest.Text(&a.Email),
+		"login <name>":             guest.Text(&a.Login),
+		"locale <tag>":             guest.Text(&a.Locale),
+		"password <plain_or_hash>": guest.Text(&a.Password),
+		"question <text> <answer>": a.parseQuestion,
+		"second_factor":            guest.Flag(&a.SecondFactor),
+		"must_set_password":        guest.Flag(&a.MustSetPassword),
+		"identity <1-5> <subject>": a.parseIdentity,
 	}
 }
 

@@ -64,11 +64,11 @@ var disclaimerTexts = []struct {
 func asRead(text string) error { return guest.CheckNoPlaceholder(text, "write it as users read it") }
 
 func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
-	options := map[string]func() error{}
+	options := guest.Parsers{}
 	var names []string
 	for _, text := range disclaimerTexts {
 		names = append(names, text.name)
-		options[text.name+" [<language>] "+text.value] = func() error {
+		options[text.name+" [<language>] "+text.value] = func(d *caddyfile.Dispenser) error {
 			args := d.RemainingArgs()
 			if len(args) < 1 || len(args) > 2 || args[len(args)-1] == "" {
 				return guest.ErrArguments

@@ -38,7 +38,7 @@ func (Pow) CaddyModule() caddy.ModuleInfo {
 func (p *Pow) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if d.CountRemainingArgs() > 0 {
-		if err := guest.Syntax(d, "pow [<bits>]", guest.OneValue(d, guest.Int(&p.ZeroBits))); err != nil {
+		if err := guest.Syntax(d, "pow [<bits>]", guest.OneValue(guest.Int(&p.ZeroBits))); err != nil {
 			return err
 		}
 		if err := p.Validate(); err != nil {

@@ -33,7 +33,7 @@ func init() {
 	caddy.RegisterModule(HCaptcha{})
 	caddy.RegisterModule(ReCaptcha{})
 	caddy.RegisterModule(Siteverify{})
-	guest.Belong("captcha turnstile|hcaptcha|recaptcha <secret> { ... }", map[string]func() error{"site_key": nil, "hostname": nil})
+	guest.Belong("captcha turnstile|hcaptcha|recaptcha <secret> { ... }", guest.Parsers{"site_key": nil, "hostname": nil})
 }
 
 const (
@@ -140,7 +140,7 @@ func (s *Siteverify) Provision(ctx caddy.Context) error {
 // UnmarshalCaddyfile sets up the service from Caddyfile tokens. The word insecure may also
 // follow the secret.
 func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return guest.Parse(d, "<url> [insecure] <secret>", func() error {
+	return guest.Parse(d, "<url> [insecure] <secret>", func(d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
 		if i := slices.Index(args, guest.Insecure); i > 0 && len(args) == 3 {
 			s.Insecure = true
@@ -151,20 +151,20 @@ func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		}
 		s.URL, s.Secret = args[0], args[1]
 		return guest.Literally(d, s.URL, guest.CheckAddress(s.Insecure))
-	}, s.options(d))
+	}, s.options())
 }
 
 // UnmarshalCaddyfile sets up the provider from Caddyfile tokens.
 func (s *siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	options := s.options(d)
-	options["site_key <key>"] = guest.Text(d, &s.SiteKey)
-	return guest.Parse(d, "<secret>", guest.Text(d, &s.Secret), options)
+	options := s.options()
+	options["site_key <key>"] = guest.Text(&s.SiteKey)
+	return guest.Parse(d, "<secret>", guest.Text(&s.Secret), options)
 }
 
-func (s *siteverify) options(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"hostname <name>...": guest.List(d, &s.Hostname),
-		"timeout <duration>": guest.OneValue(d, guest.Timeout(&s.Timeout)),
+func (s *siteverify) options() guest.Parsers {
+	return guest.Parsers{
+		"hostname <name>...": guest.List(&s.Hostname),
+		"timeout <duration>": guest.OneValue(guest.Timeout(&s.Timeout)),
 	}
 }
 

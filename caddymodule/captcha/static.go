@@ -30,7 +30,7 @@ func (Static) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile takes the right response.
 func (s *Static) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return guest.Parse(d, "<response>", guest.Text(d, &s.Token), nil)
+	return guest.Parse(d, "<response>", guest.Text(&s.Token), nil)
 }
 
 // Provision resolves the placeholders.

@@ -29,44 +29,44 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		so.setDefaults()
 		return so.check()
 	}
-	return guest.CheckedOptions(d, check, h.options(d), "fresh", "role", "login_page")
+	return guest.CheckedOptions(d, check, h.options(), "fresh", "role", "login_page")
 }
 
 func init() {
-	guest.Belong("the directive mnemogate, in the block of a site", new(Handler).options(nil))
-	guest.Belong("the global option servers { ... }, in the block at the top of the Caddyfile", map[string]func() error{
+	guest.Belong("the directive mnemogate, in the block of a site", new(Handler).options())
+	guest.Belong("the global option servers { ... }, in the block at the top of the Caddyfile", guest.Parsers{
 		"trusted_proxies": nil, "trusted_proxies_strict": nil, "trusted_proxies_unix": nil, "client_ip_headers": nil,
 	})
 }
 
-func (h *Handler) options(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"header <name>":         guest.Text(d, &h.Header),
-		"company_header <name>": guest.Text(d, &h.CompanyHeader),
-		"forward role|email|phone|session|auth_time|auth_methods|token...": guest.List(d, &h.Forward),
-		"assertion <audience> { ... }":                                     func() error { return h.ParseAssertion(d) },
-		"health <path>":                                                    guest.Text(d, &h.Health),
-		"check <path>":                                                     guest.Text(d, &h.Check),
-		"base_path <path>":                                                 guest.Text(d, &h.BasePath),
-		"forward_authorization":                                            guest.Flag(d, &h.ForwardAuthorization),
-		"require_api_key":                                                  guest.Flag(d, &h.RequireAPIKey),
-		"max_body <size>":                                                  guest.OneValue(d, sizeValue(&h.MaxBody)),
-		"cors <origin>...":                                                 guest.List(d, &h.CORS),
-		"public <path>...":                                                 guest.List(d, &h.Public),
-		"company <code>...":                                                func() error { return h.parseCompanies(d) },
-		"fresh <duration> <path>...":                                       func() error { return h.ParseFresh(d) },
-		"role <role> <path>...":                                            func() error { return h.ParseRole(d) },
-		"mfa <path>...":                                                    guest.List(d, &h.MFA),
-		"cookie [<name>]":                                                  func() error { return h.parseCookie(d) },
-		"websocket_token":                                                  guest.Flag(d, &h.WebSocketToken),
-		"login_page [<company>...] { ... }":                                func() error { return h.parseLoginPage(d) },
-		"self_service [<duration>] [mfa]":                                  func() error { return h.parseSelfService(d) },
+func (h *Handler) options() guest.Parsers {
+	return guest.Parsers{
+		"header <name>":         guest.Text(&h.Header),
+		"company_header <name>": guest.Text(&h.CompanyHeader),
+		"forward role|email|phone|session|auth_time|auth_methods|token...": guest.List(&h.Forward),
+		"assertion <audience> { ... }":                                     h.ParseAssertion,
+		"health <path>":                                                    guest.Text(&h.Health),
+		"check <path>":                                                     guest.Text(&h.Check),
+		"base_path <path>":                                                 guest.Text(&h.BasePath),
+		"forward_authorization":                                            guest.Flag(&h.ForwardAuthorization),
+		"require_api_key":                                                  guest.Flag(&h.RequireAPIKey),
+		"max_body <size>":                                                  guest.OneValue(sizeValue(&h.MaxBody)),
+		"cors <origin>...":                                                 guest.List(&h.CORS),
+		"public <path>...":                                                 guest.List(&h.Public),
+		"company <code>...":                                                h.parseCompanies,
+		"fresh <duration> <path>...":                                       h.ParseFresh,
+		"role <role> <path>...":                                            h.ParseRole,
+		"mfa <path>...":                                                    guest.List(&h.MFA),
+		"cookie [<name>]":                                                  h.parseCookie,
+		"websocket_token":                                                  guest.Flag(&h.WebSocketToken),
+		"login_page [<company>...] { ... }":                                h.parseLoginPage,
+		"self_service [<duration>] [mfa]":                                  h.parseSelfService,
 	}
 }
 
 // parseCompanies parses the codes of the companies that the site serves.
 func (h *Handler) parseCompanies(d *caddyfile.Dispenser) error {
-	if err := guest.List(d, &h.Companies)(); err != nil {
+	if err := guest.List(&h.Companies)(d); err != nil {
 		return err
 	}
 	if d.NextBlock(d.Nesting()) {

@@ -11,8 +11,8 @@ import (
 )
 
 // Module returns a parser of an option whose value is a plugin: see ParseModule.
-func Module(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) func() error {
-	return func() error { return ParseModule(d, namespace, raw) }
+func Module(namespace string, raw *json.RawMessage) Parser {
+	return func(d *caddyfile.Dispenser) error { return ParseModule(d, namespace, raw) }
 }
 
 // ParseModule parses the name of a plugin of this namespace, and lets the plugin parse the

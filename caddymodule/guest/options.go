@@ -33,17 +33,22 @@ func CheckTimeout(what string, timeout caddy.Duration) error {
 	return nil
 }
 
-// Options parses the optional block after a plugin's name and arguments. The map has a
-// parser for each option by its syntax, such as "fresh <duration> <path>...", which begins
-// with its name. Text, List, Flag and others return such parsers. Each option may occur
-// once, unless its name is listed as repeatable. Errors begin with the option's name.
-func Options(d *caddyfile.Dispenser, options map[string]func() error, repeatable ...string) error {
+// A Parser parses the arguments of what d is at, and its block if it can have one.
+type Parser func(d *caddyfile.Dispenser) error
+
+// Parsers has a Parser for each option by its syntax, such as "fresh <duration> <path>...",
+// which begins with its name.
+type Parsers map[string]Parser
+
+// Options parses the optional block after a plugin's name and arguments. Each option may
+// occur once, unless its name is listed as repeatable. Errors begin with the option's name.
+func Options(d *caddyfile.Dispenser, options Parsers, repeatable ...string) error {
 	return CheckedOptions(d, func() error { return nil }, options, repeatable...)
 }
 
 // Parse parses the arguments of a plugin by their syntax, such as "<url> [insecure]", and then
 // its block with Options.
-func Parse(d *caddyfile.Dispenser, syntax string, arguments func() error, options map[string]func() error, repeatable ...string) error {
+func Parse(d *caddyfile.Dispenser, syntax string, arguments Parser, options Parsers, repeatable ...string) error {
 	d.Next()
 	if err := Syntax(d, strings.TrimSpace(d.Val()+" "+syntax), arguments); err != nil {
 		return err
@@ -52,15 +57,13 @@ func Parse(d *caddyfile.Dispenser, syntax string, arguments func() error, option
 }
 
 // NoArguments is Parse for a plugin that has none.
-func NoArguments(d *caddyfile.Dispenser, options map[string]func() error, repeatable ...string) error {
-	return Parse(d, "", Flag(d, new(bool)), options, repeatable...)
+func NoArguments(d *caddyfile.Dispenser, options Parsers, repeatable ...string) error {
+	return Parse(d, "", Flag(new(bool)), options, repeatable...)
 }
 
 // CheckedOptions is Options with a check after each option, so that the error of a check
 // has the option's line. Errors of check begin with the whole directive.
-func CheckedOptions(
-	d *caddyfile.Dispenser, check func() error, options map[string]func() error, repeatable ...string,
-) error {
+func CheckedOptions(d *caddyfile.Dispenser, check func() error, options Parsers, repeatable ...string) error {
 	syntaxes := map[string]string{}
 	for syntax := range options {
 		syntaxes[nameOf(syntax)] = syntax
@@ -108,7 +111,7 @@ const (
 )
 
 // Syntax calls the parser of what d is at. The syntax begins with its name.
-func Syntax(d *caddyfile.Dispenser, syntax string, parse func() error) error {
+func Syntax(d *caddyfile.Dispenser, syntax string, parse Parser) error {
 	given, empty := 0, false
 	for ; d.NextArg(); given++ {
 		switch arg := d.Token(); {
@@ -124,7 +127,7 @@ func Syntax(d *caddyfile.Dispenser, syntax string, parse func() error) error {
 	for range given {
 		d.Prev()
 	}
-	err := parse()
+	err := parse(d)
 	wrong, ok := errors.AsType[argError](err)
 	if !ok {
 		return err
@@ -174,7 +177,7 @@ var homes = map[string][]string{}
 
 // Belong records that options may be written into a block, so that the error about one of
 // them elsewhere can say so.
-func Belong(block string, options map[string]func() error) {
+func Belong(block string, options Parsers) {
 	for syntax := range options {
 		homes[nameOf(syntax)] = append(homes[nameOf(syntax)], block)
 	}
@@ -304,8 +307,8 @@ func Inside(name string, err error) error {
 }
 
 // Text returns a parser of exactly one argument, which must not be empty.
-func Text(d *caddyfile.Dispenser, s *string) func() error {
-	return func() error {
+func Text(s *string) Parser {
+	return func(d *caddyfile.Dispenser) error {
 		if !d.AllArgs(s) {
 			return ErrArguments
 		}
@@ -318,8 +321,8 @@ func Text(d *caddyfile.Dispenser, s *string) func() error {
 
 // Address returns a parser of the URL of a server that receives codes or secrets (see
 // RemoteURL). The word insecure may follow it, once for each address.
-func Address(d *caddyfile.Dispenser, address *string, insecure *bool) func() error {
-	return func() error {
+func Address(address *string, insecure *bool) Parser {
+	return func(d *caddyfile.Dispenser) error {
 		args, word := CutInsecure(d.RemainingArgs())
 		if len(args) != 1 || args[0] == "" {
 			return ErrArguments
@@ -371,9 +374,9 @@ func CheckNoPlaceholder(s, advice string) error {
 }
 
 // CheckedText is Text with a check of the value by Literally.
-func CheckedText(d *caddyfile.Dispenser, s *string, check func(string) error) func() error {
-	return func() error {
-		if err := Text(d, s)(); err != nil {
+func CheckedText(s *string, check func(string) error) Parser {
+	return func(d *caddyfile.Dispenser) error {
+		if err := Text(s)(d); err != nil {
 			return err
 		}
 		return Literally(d, *s, check)
@@ -381,8 +384,8 @@ func CheckedText(d *caddyfile.Dispenser, s *string, check func(string) error) fu
 }
 
 // List returns a parser of one or more arguments.
-func List(d *caddyfile.Dispenser, list *[]string) func() error {
-	return func() error {
+func List(list *[]string) Parser {
+	return func(d *caddyfile.Dispenser) error {
 		if *list = d.RemainingArgs(); len(*list) == 0 {
 			return ErrArguments
 		}
@@ -391,8 +394,8 @@ func List(d *caddyfile.Dispenser, list *[]string) func() error {
 }
 
 // Flag returns a parser of an option without a value: if it occurs, it is on.
-func Flag(d *caddyfile.Dispenser, on *bool) func() error {
-	return func() error {
+func Flag(on *bool) Parser {
+	return func(d *caddyfile.Dispenser) error {
 		if *on = true; d.NextArg() {
 			return ErrArguments
 		}
@@ -416,8 +419,8 @@ func (read Value) Parse(d *caddyfile.Dispenser, arg string) error {
 }
 
 // OneValue returns a parser of an option with one value.
-func OneValue(d *caddyfile.Dispenser, read Value) func() error {
-	return func() error {
+func OneValue(read Value) Parser {
+	return func(d *caddyfile.Dispenser) error {
 		var arg string
 		if !d.AllArgs(&arg) {
 			return ErrArguments

@@ -82,7 +82,7 @@ func TestASecretOfSeveralWordsIsNotTold(t *testing.T) {
 	d := caddyfile.NewTestDispenser("password hunter2 horse")
 	d.Next()
 	var password string
-	if err := Syntax(d, "password <secret>", Text(d, &password)); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "horse") {
+	if err := Syntax(d, "password <secret>", Text(&password)); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "horse") {
 		t.Errorf("got %v", err)
 	}
 }

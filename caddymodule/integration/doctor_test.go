@@ -209,7 +209,7 @@ func init() {
 		httpcaddyfile.RegisterGlobalOption("mnemogate_test_slow", func(d *caddyfile.Dispenser, _ any) (any, error) {
 			app := new(slowApp)
 			d.Next()
-			if err := guest.Text(d, &app.File)(); err != nil {
+			if err := guest.Text(&app.File)(d); err != nil {
 				return nil, err
 			}
 			return httpcaddyfile.App{Name: "mnemogate_test_slow", Value: caddyconfig.JSON(app, nil)}, nil

@@ -368,7 +368,7 @@ func (*bombStore) CaddyModule() caddy.ModuleInfo {
 
 func (b *bombStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	return guest.Text(d, &b.File)()
+	return guest.Text(&b.File)(d)
 }
 
 func (b *bombStore) Key() string { return "bomb " + b.File }

@@ -19,7 +19,6 @@ import (
 	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/oauth2"
@@ -120,24 +119,24 @@ func (c *oauthClient) Settings() tenant.OAuth {
 }
 
 func init() {
-	guest.Belong("oauth <1-5> oidc|oauth2 { ... }", new(oauthClient).options(nil))
+	guest.Belong("oauth <1-5> oidc|oauth2 { ... }", new(oauthClient).options())
 }
 
 // options returns the options that every provider has.
-func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"client_id <id>":          guest.Text(d, &c.ClientID),
-		"client_secret <secret>":  guest.Text(d, &c.ClientSecret),
-		"redirect_uri <uri>...":   guest.List(d, &c.RedirectURI),
-		"name <text>":             guest.Text(d, &c.Name),
-		"icon <file>":             guest.Text(d, &c.Icon),
-		"scope <scope>...":        guest.List(d, &c.Scope),
-		"prompt <value>...":       guest.List(d, &c.Prompt),
-		"response_mode form_post": guest.CheckedText(d, &c.ResponseMode, checkResponseMode),
-		"auth_style basic|post":   guest.CheckedText(d, &c.AuthStyle, checkAuthStyle),
-		"require_pkce":            guest.Flag(d, &c.RequirePKCE),
-		"link_verified_email":     guest.Flag(d, &c.LinkVerifiedEmail),
-		"timeout <duration>":      guest.OneValue(d, guest.Timeout(&c.Timeout)),
+func (c *oauthClient) options() guest.Parsers {
+	return guest.Parsers{
+		"client_id <id>":          guest.Text(&c.ClientID),
+		"client_secret <secret>":  guest.Text(&c.ClientSecret),
+		"redirect_uri <uri>...":   guest.List(&c.RedirectURI),
+		"name <text>":             guest.Text(&c.Name),
+		"icon <file>":             guest.Text(&c.Icon),
+		"scope <scope>...":        guest.List(&c.Scope),
+		"prompt <value>...":       guest.List(&c.Prompt),
+		"response_mode form_post": guest.CheckedText(&c.ResponseMode, checkResponseMode),
+		"auth_style basic|post":   guest.CheckedText(&c.AuthStyle, checkAuthStyle),
+		"require_pkce":            guest.Flag(&c.RequirePKCE),
+		"link_verified_email":     guest.Flag(&c.LinkVerifiedEmail),
+		"timeout <duration>":      guest.OneValue(guest.Timeout(&c.Timeout)),
 	}
 }
 

@@ -59,14 +59,14 @@ func (OAuth2) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile sets up the provider from Caddyfile tokens.
 func (p *OAuth2) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	options := p.options(d)
-	options["authorize_url <url> [insecure]"] = guest.Address(d, &p.AuthorizeURL, &p.Insecure)
-	options["token_url <url> [insecure]"] = guest.Address(d, &p.TokenURL, &p.Insecure)
-	options["userinfo_url <url> [insecure]"] = guest.Address(d, &p.UserinfoURL, &p.Insecure)
-	options["subject <field>"] = guest.Text(d, &p.Subject)
-	options["email <field> [<verified_field>]"] = func() error {
+	options := p.options()
+	options["authorize_url <url> [insecure]"] = guest.Address(&p.AuthorizeURL, &p.Insecure)
+	options["token_url <url> [insecure]"] = guest.Address(&p.TokenURL, &p.Insecure)
+	options["userinfo_url <url> [insecure]"] = guest.Address(&p.UserinfoURL, &p.Insecure)
+	options["subject <field>"] = guest.Text(&p.Subject)
+	options["email <field> [<verified_field>]"] = func(d *caddyfile.Dispenser) error {
 		if d.CountRemainingArgs() == 1 {
-			return guest.Text(d, &p.Email)()
+			return guest.Text(&p.Email)(d)
 		}
 		if !d.AllArgs(&p.Email, &p.Verified) {
 			return guest.ErrArguments

@@ -104,10 +104,10 @@ func (*OIDC) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile sets up the provider from Caddyfile tokens.
 func (p *OIDC) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	options := p.options(d)
-	options["tenants <id>...|any"] = guest.List(d, &p.Tenants)
-	options["nonce off"] = guest.CheckedText(d, &p.Nonce, checkNonce)
-	err := guest.Parse(d, "<issuer> [insecure]", guest.Address(d, &p.Issuer, &p.Insecure), options)
+	options := p.options()
+	options["tenants <id>...|any"] = guest.List(&p.Tenants)
+	options["nonce off"] = guest.CheckedText(&p.Nonce, checkNonce)
+	err := guest.Parse(d, "<issuer> [insecure]", guest.Address(&p.Issuer, &p.Insecure), options)
 	return guest.Complete(d, err, func() error { return cmp.Or(p.checkGiven(), p.checkTenants(), p.checkApple()) })
 }
 

@@ -7,32 +7,32 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 )
 
-func init() { guest.Belong("login_page { ... }", new(Options).options(nil)) }
+func init() { guest.Belong("login_page { ... }", new(Options).options()) }
 
 // Parse parses a block of options.
 func (o *Options) Parse(d *caddyfile.Dispenser) error {
-	return guest.Options(d, o.options(d), "link", "signup")
+	return guest.Options(d, o.options(), "link", "signup")
 }
 
-func (o *Options) options(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"title <text>":       guest.Text(d, &o.Title),
-		"logo <file>":        guest.Text(d, &o.Logo),
-		"logo_dark <file>":   guest.Text(d, &o.LogoDark),
-		"favicon <file>":     guest.Text(d, &o.Favicon),
-		"color <color>":      guest.Text(d, &o.Color),
-		"color_dark <color>": guest.Text(d, &o.ColorDark),
-		"style <file>":       guest.Text(d, &o.Style),
-		"texts <dir>":        guest.Text(d, &o.Texts),
-		"link [<language>] <text> <url> [support]": parseLink(d, &o.Links, "support"),
-		"signup [<language>] <text> <url>":         parseLink(d, &o.SignUp, ""),
-		"remember":                                 guest.Flag(d, &o.Remember),
+func (o *Options) options() guest.Parsers {
+	return guest.Parsers{
+		"title <text>":       guest.Text(&o.Title),
+		"logo <file>":        guest.Text(&o.Logo),
+		"logo_dark <file>":   guest.Text(&o.LogoDark),
+		"favicon <file>":     guest.Text(&o.Favicon),
+		"color <color>":      guest.Text(&o.Color),
+		"color_dark <color>": guest.Text(&o.ColorDark),
+		"style <file>":       guest.Text(&o.Style),
+		"texts <dir>":        guest.Text(&o.Texts),
+		"link [<language>] <text> <url> [support]": parseLink(&o.Links, "support"),
+		"signup [<language>] <text> <url>":         parseLink(&o.SignUp, ""),
+		"remember":                                 guest.Flag(&o.Remember),
 	}
 }
 
 // parseLink parses a link, which the word support may follow.
-func parseLink(d *caddyfile.Dispenser, links *[]Link, support string) func() error {
-	return func() error {
+func parseLink(links *[]Link, support string) guest.Parser {
+	return func(d *caddyfile.Dispenser) error {
 		var l Link
 		args := d.RemainingArgs()
 		if last := len(args) - 1; last > 1 && support != "" && args[last] == support {

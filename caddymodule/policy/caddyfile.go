@@ -16,13 +16,13 @@ import (
 
 func init() {
 	p := &Policy{Passkeys: new(passkey.Settings), IssuedTokens: new(tenant.IssuedTokens)}
-	guest.Belong("session { ... }", p.sessionOptions(nil))
-	guest.Belong("otp { ... }", p.otpOptions(nil))
-	guest.Belong("password { ... }", p.passwordOptions(nil))
-	guest.Belong("recovery { ... }", p.recoveryOptions(nil))
-	guest.Belong("passkeys { ... }", p.passkeyOptions(nil))
-	guest.Belong("limits { ... }", p.limitOptions(nil))
-	guest.Belong("issued_tokens { ... }", p.tokenOptions(nil))
+	guest.Belong("session { ... }", p.sessionOptions())
+	guest.Belong("otp { ... }", p.otpOptions())
+	guest.Belong("password { ... }", p.passwordOptions())
+	guest.Belong("recovery { ... }", p.recoveryOptions())
+	guest.Belong("passkeys { ... }", p.passkeyOptions())
+	guest.Belong("limits { ... }", p.limitOptions())
+	guest.Belong("issued_tokens { ... }", p.tokenOptions())
 }
 
 // Repeatable names the options of policies that may be given several times.
@@ -32,73 +32,73 @@ var Repeatable = []string{"sms", "mail"}
 // in Repeatable.
 //
 // The word insecure, as the last argument, allows what a standard forbids.
-func (p *Policy) Parsers(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"session { ... }":                             p.block(d, p.sessionOptions),
-		"otp { ... }":                                 p.block(d, p.otpOptions, "fixed"),
-		"password { ... }":                            p.block(d, p.passwordOptions),
-		"second_factor per_account|required|off":      guest.Text(d, (*string)(&p.SecondFactor)),
-		"captcha <module>":                            moduleOrOff(d, "mnemogate.captcha", &p.CaptchaRaw),
-		"sms <module>":                                func() error { return p.parseSMS(d) },
-		"mail <module>":                               func() error { return p.parseMail(d) },
-		"events <module>":                             moduleOrOff(d, "mnemogate.events", &p.EventsRaw),
-		"texts <dir>":                                 guest.Text(d, &p.Texts),
-		"mail_color <#rrggbb>":                        guest.Text(d, &p.MailColor),
-		"locale <tag>":                                guest.Text(d, &p.Locale),
-		"phone_region <region>|off":                   guest.Text(d, &p.PhoneRegion),
-		"sms_origin <host>|off":                       guest.Text(d, &p.SMSOrigin),
-		"notices <type>...|off":                       listOrOff(d, &p.Notices),
-		"support <text>|off":                          guest.Text(d, &p.Support),
-		"recovery { ... }":                            p.block(d, p.recoveryOptions),
-		"passkeys [off] { ... }":                      func() error { return p.parsePasskeys(d) },
-		"limits { ... }":                              p.block(d, p.limitOptions),
-		"devices <duration>|off [skip_second_factor]": func() error { return p.parseDevices(d) },
-		"issued_tokens [off] { ... }":                 func() error { return p.parseTokens(d) },
-		"hardened [off]":                              unlessOff(d, &p.Hardened),
+func (p *Policy) Parsers() guest.Parsers {
+	return guest.Parsers{
+		"session { ... }":                             p.block(p.sessionOptions()),
+		"otp { ... }":                                 p.block(p.otpOptions(), "fixed"),
+		"password { ... }":                            p.block(p.passwordOptions()),
+		"second_factor per_account|required|off":      guest.Text((*string)(&p.SecondFactor)),
+		"captcha <module>":                            moduleOrOff("mnemogate.captcha", &p.CaptchaRaw),
+		"sms <module>":                                p.parseSMS,
+		"mail <module>":                               p.parseMail,
+		"events <module>":                             moduleOrOff("mnemogate.events", &p.EventsRaw),
+		"texts <dir>":                                 guest.Text(&p.Texts),
+		"mail_color <#rrggbb>":                        guest.Text(&p.MailColor),
+		"locale <tag>":                                guest.Text(&p.Locale),
+		"phone_region <region>|off":                   guest.Text(&p.PhoneRegion),
+		"sms_origin <host>|off":                       guest.Text(&p.SMSOrigin),
+		"notices <type>...|off":                       listOrOff(&p.Notices),
+		"support <text>|off":                          guest.Text(&p.Support),
+		"recovery { ... }":                            p.block(p.recoveryOptions()),
+		"passkeys [off] { ... }":                      p.parsePasskeys,
+		"limits { ... }":                              p.block(p.limitOptions()),
+		"devices <duration>|off [skip_second_factor]": p.parseDevices,
+		"issued_tokens [off] { ... }":                 p.parseTokens,
+		"hardened [off]":                              unlessOff(&p.Hardened),
 	}
 }
 
 // block parses an option that has a block and no arguments.
-func (p *Policy) block(d *caddyfile.Dispenser, options func(*caddyfile.Dispenser) map[string]func() error, repeatable ...string) func() error {
-	return func() error {
+func (p *Policy) block(options guest.Parsers, repeatable ...string) guest.Parser {
+	return func(d *caddyfile.Dispenser) error {
 		if d.NextArg() {
 			return guest.ErrArguments
 		}
-		return guest.CheckedOptions(d, p.Check, options(d), repeatable...)
+		return guest.CheckedOptions(d, p.Check, options, repeatable...)
 	}
 }
 
-func (p *Policy) sessionOptions(d *caddyfile.Dispenser) map[string]func() error {
-	return p.optionsOf("session", d, map[string]func() error{})
+func (p *Policy) sessionOptions() guest.Parsers {
+	return p.optionsOf("session", guest.Parsers{})
 }
 
-func (p *Policy) otpOptions(d *caddyfile.Dispenser) map[string]func() error {
-	return p.optionsOf("otp", d, map[string]func() error{
-		"fixed <code> <phone>...": func() error { return parseFixed(d, &p.OTP) },
+func (p *Policy) otpOptions() guest.Parsers {
+	return p.optionsOf("otp", guest.Parsers{
+		"fixed <code> <phone>...": p.parseFixed,
 	})
 }
 
-func parseFixed(d *caddyfile.Dispenser, o *tenant.OTP) error {
+func (p *Policy) parseFixed(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
 		return guest.ErrArguments
 	}
-	o.Fixed = append(o.Fixed, tenant.FixedCode{Code: args[0], Phones: args[1:]})
+	p.OTP.Fixed = append(p.OTP.Fixed, tenant.FixedCode{Code: args[0], Phones: args[1:]})
 	return nil
 }
 
-func (p *Policy) passwordOptions(d *caddyfile.Dispenser) map[string]func() error {
-	return p.optionsOf("password", d, map[string]func() error{
-		"regex <re2> [<description>]": func() error { return parseRegex(d, &p.Password) },
-		"blocklist <file>":            guest.Text(d, &p.Password.Blocklist),
-		"breached <url>|<dir>|off [at_login] [require] [insecure]":    func() error { return parseBreached(d, &p.Password) },
-		"argon2id <memory_KiB> <iterations> <parallelism> [insecure]": func() error { return p.parseArgon2id(d) },
-		"required [off]":   unlessOff(d, &p.Password.Required),
-		"migrate <module>": guest.Module(d, "mnemogate.migrate", &p.Password.MigrateRaw),
+func (p *Policy) passwordOptions() guest.Parsers {
+	return p.optionsOf("password", guest.Parsers{
+		"regex <re2> [<description>]": p.Password.parseRegex,
+		"blocklist <file>":            guest.Text(&p.Password.Blocklist),
+		"breached <url>|<dir>|off [at_login] [require] [insecure]":    p.Password.parseBreached,
+		"argon2id <memory_KiB> <iterations> <parallelism> [insecure]": p.parseArgon2id,
+		"required [off]":   unlessOff(&p.Password.Required),
+		"migrate <module>": guest.Module("mnemogate.migrate", &p.Password.MigrateRaw),
 	})
 }
 
-func parseRegex(d *caddyfile.Dispenser, p *Passwords) error {
+func (p *Passwords) parseRegex(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 1 || len(args) > 2 || args[0] == "" {
 		return guest.ErrArguments
@@ -110,7 +110,7 @@ func parseRegex(d *caddyfile.Dispenser, p *Passwords) error {
 	return nil
 }
 
-func parseBreached(d *caddyfile.Dispenser, p *Passwords) error {
+func (p *Passwords) parseBreached(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 || args[0] == "" {
 		return guest.ErrArguments
@@ -153,16 +153,16 @@ func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (p *Policy) recoveryOptions(d *caddyfile.Dispenser) map[string]func() error {
-	return p.optionsOf("recovery", d, map[string]func() error{
-		"methods PHONE|MAIL|QUESTION...|off": listOrOff(d, &p.Recovery.Methods),
-		"link <url_with_{token}>":            guest.Text(d, &p.Recovery.Link),
+func (p *Policy) recoveryOptions() guest.Parsers {
+	return p.optionsOf("recovery", guest.Parsers{
+		"methods PHONE|MAIL|QUESTION...|off": listOrOff(&p.Recovery.Methods),
+		"link <url_with_{token}>":            guest.Text(&p.Recovery.Link),
 	})
 }
 
 // listOrOff parses one or more values, or the word off for none.
-func listOrOff[T ~string](d *caddyfile.Dispenser, list *[]T) func() error {
-	return func() error {
+func listOrOff[T ~string](list *[]T) guest.Parser {
+	return func(d *caddyfile.Dispenser) error {
 		args := d.RemainingArgs()
 		if len(args) == 0 {
 			return guest.ErrArguments
@@ -181,7 +181,7 @@ func listOrOff[T ~string](d *caddyfile.Dispenser, list *[]T) func() error {
 // parsePasskeys checks the whole block at its end, because origins depend on rp_id.
 func (p *Policy) parsePasskeys(d *caddyfile.Dispenser) error {
 	p.Passkeys = &passkey.Settings{}
-	return orOff(d, func() error { return guest.Complete(d, guest.Options(d, p.passkeyOptions(d)), p.Passkeys.Check) })
+	return orOff(d, func() error { return guest.Complete(d, guest.Options(d, p.passkeyOptions()), p.Passkeys.Check) })
 }
 
 // orOff parses the word off or, without it, a block.
@@ -195,17 +195,17 @@ func orOff(d *caddyfile.Dispenser, block func() error) error {
 	return nil
 }
 
-func (p *Policy) passkeyOptions(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"rp_id <domain>":      guest.Text(d, &p.Passkeys.RPID),
-		"origins <origin>...": guest.List(d, &p.Passkeys.Origins),
-		"name <text>":         guest.Text(d, &p.Passkeys.Name),
+func (p *Policy) passkeyOptions() guest.Parsers {
+	return guest.Parsers{
+		"rp_id <domain>":      guest.Text(&p.Passkeys.RPID),
+		"origins <origin>...": guest.List(&p.Passkeys.Origins),
+		"name <text>":         guest.Text(&p.Passkeys.Name),
 	}
 }
 
-func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
-	return p.optionsOf("limits", d, map[string]func() error{
-		"sms_countries <prefix>...|all": guest.List(d, &p.Limits.SMSCountries),
+func (p *Policy) limitOptions() guest.Parsers {
+	return p.optionsOf("limits", guest.Parsers{
+		"sms_countries <prefix>...|all": guest.List(&p.Limits.SMSCountries),
 	})
 }
 
@@ -229,19 +229,19 @@ func (p *Policy) parseTokens(d *caddyfile.Dispenser) error {
 	p.IssuedTokens = &tenant.IssuedTokens{}
 	return orOff(d, func() error {
 		*p.IssuedTokens = tenant.DefaultIssuedTokens
-		return guest.CheckedOptions(d, p.Check, p.tokenOptions(d))
+		return guest.CheckedOptions(d, p.Check, p.tokenOptions())
 	})
 }
 
-func (p *Policy) tokenOptions(d *caddyfile.Dispenser) map[string]func() error {
-	return p.optionsOf("issued_tokens", d, map[string]func() error{
-		"by_users": guest.Flag(d, &p.issuedTokens().ByUsers),
+func (p *Policy) tokenOptions() guest.Parsers {
+	return p.optionsOf("issued_tokens", guest.Parsers{
+		"by_users": guest.Flag(&p.issuedTokens().ByUsers),
 	})
 }
 
 // moduleOrOff is guest.Module for an option that a company can follow with the word off.
-func moduleOrOff(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) func() error {
-	return func() error {
+func moduleOrOff(namespace string, raw *json.RawMessage) guest.Parser {
+	return func(d *caddyfile.Dispenser) error {
 		if d.NextArg() {
 			if d.Val() == off {
 				if d.NextArg() {
@@ -258,8 +258,8 @@ func moduleOrOff(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage)
 
 // insecure parses an option that has one value, optionally followed by the word
 // insecure.
-func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Value) func() error {
-	return func() error {
+func (p *Policy) insecure(option string, read guest.Value) guest.Parser {
+	return func(d *caddyfile.Dispenser) error {
 		args, insecure := guest.CutInsecure(d.RemainingArgs())
 		if insecure {
 			p.Insecure = append(p.Insecure, option)
@@ -273,8 +273,8 @@ func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Valu
 
 // unlessOff parses an option that is switched on by its name alone. A company can
 // follow it with the word off if the app has switched it on.
-func unlessOff(d *caddyfile.Dispenser, to **bool) func() error {
-	return func() error {
+func unlessOff(to **bool) guest.Parser {
+	return func(d *caddyfile.Dispenser) error {
 		on := true
 		if d.NextArg() {
 			if on = false; d.Val() != off {

@@ -43,10 +43,10 @@ type MailGateway struct {
 func (p *Policy) parseSMS(d *caddyfile.Dispenser) error {
 	var g SMSGateway
 	block := d.NewFromNextSegment()
-	err := parseGateway(block, "mnemogate.sms", &g.SenderRaw, map[string]func() error{
-		"name <name>": guest.Text(block, &g.Name),
-		"countries <prefix>...": func() error {
-			return guest.Complete(block, guest.List(block, &g.Countries)(), func() error { return checkCountries(g.Countries) })
+	err := parseGateway(block, "mnemogate.sms", &g.SenderRaw, guest.Parsers{
+		"name <name>": guest.Text(&g.Name),
+		"countries <prefix>...": func(d *caddyfile.Dispenser) error {
+			return guest.Complete(d, guest.List(&g.Countries)(d), func() error { return checkCountries(g.Countries) })
 		},
 	})
 	p.SMS = append(p.SMS, g)
@@ -56,8 +56,8 @@ func (p *Policy) parseSMS(d *caddyfile.Dispenser) error {
 func (p *Policy) parseMail(d *caddyfile.Dispenser) error {
 	var g MailGateway
 	block := d.NewFromNextSegment()
-	err := parseGateway(block, "mnemogate.mail", &g.SenderRaw, map[string]func() error{
-		"name <name>": guest.Text(block, &g.Name),
+	err := parseGateway(block, "mnemogate.mail", &g.SenderRaw, guest.Parsers{
+		"name <name>": guest.Text(&g.Name),
 	})
 	p.Mail = append(p.Mail, g)
 	return err
@@ -65,7 +65,7 @@ func (p *Policy) parseMail(d *caddyfile.Dispenser) error {
 
 // parseGateway parses a gateway. In its block, our options stand beside those of the module,
 // which gets the block without them.
-func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage, options map[string]func() error) error {
+func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage, options guest.Parsers) error {
 	given := map[string]bool{}
 	for d.Next(); d.NextArg(); {
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -106,14 +104,14 @@ func (o *Option) Directive() string { return strings.TrimSpace(o.Block + " " + o
 func (o *Option) key() string { return o.Block + "." + o.Name() }
 
 // optionsOf adds the parsers of a block's Options to those of its others.
-func (p *Policy) optionsOf(block string, d *caddyfile.Dispenser, parsers map[string]func() error) map[string]func() error {
+func (p *Policy) optionsOf(block string, parsers guest.Parsers) guest.Parsers {
 	for _, o := range Options {
 		switch {
 		case o.Block != block || o.Syntax == "":
 		case o.Source == "":
-			parsers[o.Syntax] = guest.OneValue(d, o.value(p))
+			parsers[o.Syntax] = guest.OneValue(o.value(p))
 		default:
-			parsers[o.Syntax+" [insecure]"] = p.insecure(d, o.key(), o.value(p))
+			parsers[o.Syntax+" [insecure]"] = p.insecure(o.key(), o.value(p))
 		}
 	}
 	return parsers

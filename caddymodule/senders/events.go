@@ -58,17 +58,15 @@ const defaultRetry = caddy.Duration(5 * time.Second)
 
 // UnmarshalCaddyfile sets up the receiver from Caddyfile tokens.
 func (w *EventsWebhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return w.parse(d, map[string]func() error{
-		"types <type>...":    w.parseTypes(d),
-		"timeout <duration>": guest.OneValue(d, guest.Duration(&w.Timeout)), // no user waits for it
-		"retry <duration>":   guest.OneValue(d, guest.Duration(&w.Retry)),
+	return w.parse(d, guest.Parsers{
+		"types <type>...":    w.parseTypes,
+		"timeout <duration>": guest.OneValue(guest.Duration(&w.Timeout)), // no user waits for it
+		"retry <duration>":   guest.OneValue(guest.Duration(&w.Retry)),
 	})
 }
 
-func (w *EventsWebhook) parseTypes(d *caddyfile.Dispenser) func() error {
-	return func() error {
-		return guest.Complete(d, guest.List(d, &w.Types)(), func() error { return tenant.CheckEventTypes(w.Types) })
-	}
+func (w *EventsWebhook) parseTypes(d *caddyfile.Dispenser) error {
+	return guest.Complete(d, guest.List(&w.Types)(d), func() error { return tenant.CheckEventTypes(w.Types) })
 }
 
 // Provision resolves the placeholders.

@@ -110,21 +110,21 @@ func (SMTP) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile sets up the server from Caddyfile tokens.
 func (s *SMTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return guest.Parse(d, "<host:port>", guest.Text(d, &s.Address), s.options(d))
+	return guest.Parse(d, "<host:port>", guest.Text(&s.Address), s.options())
 }
 
-func init() { guest.Belong("mail smtp <host:port> { ... }", new(SMTP).options(nil)) }
+func init() { guest.Belong("mail smtp <host:port> { ... }", new(SMTP).options()) }
 
-func (s *SMTP) options(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"from <address>":                       guest.Text(d, &s.From),
-		"reply_to <address>":                   guest.Text(d, &s.ReplyTo),
-		"username <name>":                      guest.Text(d, &s.Username),
-		"password <secret>":                    guest.Text(d, &s.Password),
-		"tls starttls|implicit|off [insecure]": func() error { return s.parseTLS(d) },
-		"ca <file>":                            guest.Text(d, &s.CA),
-		"max_conns <n>":                        guest.OneValue(d, guest.Int(&s.MaxConns)),
-		"timeout <duration>":                   guest.OneValue(d, guest.Timeout(&s.Timeout)),
+func (s *SMTP) options() guest.Parsers {
+	return guest.Parsers{
+		"from <address>":                       guest.Text(&s.From),
+		"reply_to <address>":                   guest.Text(&s.ReplyTo),
+		"username <name>":                      guest.Text(&s.Username),
+		"password <secret>":                    guest.Text(&s.Password),
+		"tls starttls|implicit|off [insecure]": s.parseTLS,
+		"ca <file>":                            guest.Text(&s.CA),
+		"max_conns <n>":                        guest.OneValue(guest.Int(&s.MaxConns)),
+		"timeout <duration>":                   guest.OneValue(guest.Timeout(&s.Timeout)),
 	}
 }
 

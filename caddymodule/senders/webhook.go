@@ -137,21 +137,21 @@ func (w *MailWebhook) Provision(caddy.Context) error { return w.provision("mail 
 func (w *webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return w.parse(d, nil) }
 
 // parse parses a webhook that has additional options.
-func (w *webhook) parse(d *caddyfile.Dispenser, more map[string]func() error) error {
-	options := w.options(d)
+func (w *webhook) parse(d *caddyfile.Dispenser, more guest.Parsers) error {
+	options := w.options()
 	maps.Copy(options, more)
-	err := guest.Parse(d, "<url> [insecure]", guest.Address(d, &w.URL, &w.Insecure), options, "header")
+	err := guest.Parse(d, "<url> [insecure]", guest.Address(&w.URL, &w.Insecure), options, "header")
 	return guest.Complete(d, err, w.checkGiven)
 }
 
-func init() { guest.Belong("the block of a webhook", new(webhook).options(nil)) }
+func init() { guest.Belong("the block of a webhook", new(webhook).options()) }
 
-func (w *webhook) options(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"secret <key>...":       func() error { return w.parseSecrets(d) },
-		"timeout <duration>":    guest.OneValue(d, guest.Timeout(&w.Timeout)),
-		"max_conns <n>":         guest.OneValue(d, guest.Int(&w.MaxConns)),
-		"header <name> <value>": func() error { return w.parseHeader(d) },
+func (w *webhook) options() guest.Parsers {
+	return guest.Parsers{
+		"secret <key>...":       w.parseSecrets,
+		"timeout <duration>":    guest.OneValue(guest.Timeout(&w.Timeout)),
+		"max_conns <n>":         guest.OneValue(guest.Int(&w.MaxConns)),
+		"header <name> <value>": w.parseHeader,
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(Postgres{})
-	guest.Belong("store postgres <dsn> { ... }", new(Postgres).syntax(nil))
+	guest.Belong("store postgres <dsn> { ... }", new(Postgres).syntax())
 }
 
 // Postgres keeps accounts in a PostgreSQL database that any number of nodes can
@@ -40,11 +40,11 @@ func (Postgres) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile takes the database.
 func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return guest.Parse(d, "<dsn>", guest.Text(d, &p.DSN), p.syntax(d))
+	return guest.Parse(d, "<dsn>", guest.Text(&p.DSN), p.syntax())
 }
 
-func (p *Postgres) syntax(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{"max_conns <n>": guest.OneValue(d, guest.Int(&p.MaxConns))}
+func (p *Postgres) syntax() guest.Parsers {
+	return guest.Parsers{"max_conns <n>": guest.OneValue(guest.Int(&p.MaxConns))}
 }
 
 // Provision parses the DSN. It does not connect.

@@ -14,7 +14,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(Redis{})
-	guest.Belong("sessions redis <url>... { ... }", new(Redis).syntax(nil))
+	guest.Belong("sessions redis <url>... { ... }", new(Redis).syntax())
 }
 
 // Redis keeps sessions, one-time codes and counters in Redis: one server, a Cluster,
@@ -51,17 +51,17 @@ func (Redis) CaddyModule() caddy.ModuleInfo {
 // UnmarshalCaddyfile takes the servers.
 func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if err := guest.Syntax(d, "redis <url>... [insecure]", guest.List(d, &r.URLs)); err != nil {
+	if err := guest.Syntax(d, "redis <url>... [insecure]", guest.List(&r.URLs)); err != nil {
 		return err
 	}
 	r.URLs, r.Insecure = guest.CutInsecure(r.URLs)
-	return guest.Options(d, r.syntax(d))
+	return guest.Options(d, r.syntax())
 }
 
-func (r *Redis) syntax(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"sentinel <master>": guest.Text(d, &r.Sentinel),
-		"wait_replicas <n>": guest.OneValue(d, guest.Int(&r.WaitReplicas)),
+func (r *Redis) syntax() guest.Parsers {
+	return guest.Parsers{
+		"sentinel <master>": guest.Text(&r.Sentinel),
+		"wait_replicas <n>": guest.OneValue(guest.Int(&r.WaitReplicas)),
 	}
 }
 

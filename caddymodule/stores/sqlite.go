@@ -40,7 +40,7 @@ func (SQLite) CaddyModule() caddy.ModuleInfo {
 func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if d.CountRemainingArgs() > 0 {
-		if err := guest.Syntax(d, "sqlite [<file>]", guest.Text(d, &s.File)); err != nil {
+		if err := guest.Syntax(d, "sqlite [<file>]", guest.Text(&s.File)); err != nil {
 			return err
 		}
 	}

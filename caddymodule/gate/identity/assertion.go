@@ -82,17 +82,17 @@ func (h *Headers) ParseAssertion(d *caddyfile.Dispenser) error {
 		return guest.ErrArguments
 	}
 	h.Assertion = a
-	return guest.Options(d, a.options(d))
+	return guest.Options(d, a.options())
 }
 
-func init() { guest.Belong("assertion <audience> { ... }", new(Assertion).options(nil)) }
+func init() { guest.Belong("assertion <audience> { ... }", new(Assertion).options()) }
 
-func (a *Assertion) options(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"issuer <url>":   guest.Text(d, &a.Issuer),
-		"ttl <duration>": guest.OneValue(d, guest.Duration(&a.TTL)),
-		"header <name>":  guest.Text(d, &a.Header),
-		"key <PEM>...":   guest.List(d, &a.Keys),
+func (a *Assertion) options() guest.Parsers {
+	return guest.Parsers{
+		"issuer <url>":   guest.Text(&a.Issuer),
+		"ttl <duration>": guest.OneValue(guest.Duration(&a.TTL)),
+		"header <name>":  guest.Text(&a.Header),
+		"key <PEM>...":   guest.List(&a.Keys),
 	}
 }
 

@@ -44,9 +44,9 @@ func (Example) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile sets up the gateway from Caddyfile tokens.
 func (e *Example) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return guest.Parse(d, "<url> [insecure]", guest.Address(d, &e.URL, &e.Insecure), map[string]func() error{
-		"key <key>":          guest.Text(d, &e.Key),
-		"timeout <duration>": guest.OneValue(d, guest.Timeout(&e.Timeout)),
+	return guest.Parse(d, "<url> [insecure]", guest.Address(&e.URL, &e.Insecure), guest.Parsers{
+		"key <key>":          guest.Text(&e.Key),
+		"timeout <duration>": guest.OneValue(guest.Timeout(&e.Timeout)),
 	})
 }
 
