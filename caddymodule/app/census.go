@@ -46,7 +46,8 @@ const usedKey = "mnemogate-store.txt"
 
 // Inventory says where accounts and sessions are, how many accounts there are, and whether
 // their store is new. It warns of a store without accounts if this Caddy has used one that
-// had some.
+// had some,
+// which it knows only if Caddy's storage took that store's place.
 func (a *App) Inventory(ctx context.Context) (text string, empty []Weakness, err error) {
 	place, created := placeOf(a.stores[0])
 	text = "accounts in " + place
@@ -64,14 +65,14 @@ func (a *App) Inventory(ctx context.Context) (text string, empty []Weakness, err
 	used, _ := a.storage().Load(ctx, usedKey) // without it, nothing was used
 	switch {
 	case n > 0 && string(used) != place:
-		err = a.storage().Store(ctx, usedKey, []byte(place))
+		_ = a.storage().Store(ctx, usedKey, []byte(place)) // Caddy's storage may take no writes, and the accounts answer
 	case n == 0 && len(used) > 0:
 		empty = []Weakness{{Directive: "store", At: a.Source.Line("store"), Weakness: guest.Weakness{
 			Message: place + " has no accounts, and this Caddy has used a store that had some: " + string(used),
 			Advice:  "check the file or database, and that its disk is mounted; if all accounts were to go, create the first new one",
 		}}}
 	}
-	return text + fmt.Sprintf("; accounts: %d", n), empty, err
+	return text + fmt.Sprintf("; accounts: %d", n), empty, nil
 }
 
 func placeOf(s *PooledStore) (place string, created bool) {

@@ -146,6 +146,20 @@ func TestAnEmptyStoreIsNoticed(t *testing.T) {
 	s.cli("", "doctor").want(1, "failed   accounts store", "other.db was moved, removed or replaced while it was open", "→ put it back")
 }
 
+// Caddy's storage is not the accounts store: if it takes no writes, all that is found in the
+// accounts is still told.
+func TestAStorageOfCaddyThatTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	c := siteConfig{company: "captcha off\n" + account("alice", ""), servers: "}\nstorage file_system {\nroot /dev/null/caddy"}
+	c.more = "company umbrella {\napi_key " + testKey + "\ncaptcha off\n" + account("bob", "") + "\n}"
+	s := startSite(t, c)
+	s.doctor().want(0, "; accounts: 2")
+	c.more = ""
+	must(t, s.reload(c))
+	s.tells("; accounts: 2")
+	s.tells("it has accounts and is not configured")
+}
+
 // Of an OpenID provider, the doctor fetches what a login needs: a server that only accepts
 // connections lets nobody in.
 func TestDoctorFetchesWhatALoginNeeds(t *testing.T) {
