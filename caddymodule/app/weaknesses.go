@@ -172,7 +172,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 		{c.shortKey, "api_key", guest.ShortKey.Message, guest.ShortKey.Advice},
 		{e.Session.Idle > e.Session.Lifetime, "session idle", "it is longer than lifetime, which ends a session first", "shorten idle, or lengthen lifetime"},
 		{e.SMS != nil && e.OTP.TTL > e.Session.Temporary, "otp ttl", "it is longer than session temporary, with which the code of a login ends", "shorten ttl, or lengthen temporary"},
-		{e.Limits.LockAfter >= e.Limits.DisableAfter, "limits lock_after", "it is not below disable_after, so a password is disabled without a lock before", "lower lock_after, or raise disable_after"},
+		{e.Limits.LockAfter > e.Limits.DisableAfter, "limits lock_after", "it is above disable_after, so passwords are disabled before they are locked", "lower lock_after, or raise disable_after"},
 		{e.Captcha == nil, "captcha", "it is off: only rate limits and locks slow down programs that guess", "choose turnstile, hcaptcha, recaptcha, siteverify or pow"},
 		{len(fixed) > 0, "otp fixed", "anybody who knows the code needs no SMS to " + strings.Join(fixed, ", "), "take them out when the review or test is over"},
 		{e.SMS != nil && e.Limits.SMSPerCompany == tenant.Unlimited, "limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest day needs, such as 2000/24h"},

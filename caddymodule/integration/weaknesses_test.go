@@ -46,7 +46,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	s := startSite(t, siteConfig{env: []string{"MNEMOGATE_TEST_SHORT_KEY=elevenchars"}, global: strings.Replace(realHashing, "argon2id", "regex [[:digit:]]\nargon2id", 1) + "\nlimits {\nsms_per_address unlimited\n}",
 		handler: "login_page acme {\ncolor \"#111111\"\n}",
 		company: "name \"Žemaitijos šilumos tinklai\"\ncaptcha static tea-time\nsms weak\noauth 3 oauth2 {\nauthorize_url http://127.0.0.1:2/a\ntoken_url http://127.0.0.1:2/t\nuserinfo_url http://127.0.0.1:2/u\nsubject id\nclient_id x\nclient_secret x\nredirect_uri https://app.example.com/callback\n}\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\ntemporary 1m\n}",
-		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\ncountries +370 +3712\n}\nlimits {\nsms_countries +3706 +371 +372\nlock_after 100\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
+		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\ncountries +370 +3712\n}\nlimits {\nsms_countries +3706 +371 +372\nlock_after 50\ndisable_after 49\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
 			"company zeta {\naccount zoe@example.com\nnotices new_device\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nlimits {\nsms_per_address 30/1h\nsms_per_company 2000/24h\n}\nrecovery {\nmethods off\n}\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
 	doctor := s.cli("", "doctor").out
 	for _, weak := range []struct{ directive, company, message, advice string }{
@@ -63,7 +63,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"insecure", "acme", "beyond what standards allow: session.idle", "see what is refused"},
 		{"session idle", "acme", "it is longer than lifetime, which ends a session first", "shorten idle"},
 		{"otp ttl", "acme", "it is longer than session temporary, with which the code of a login ends", "shorten ttl"},
-		{"limits lock_after", "umbrella", "it is not below disable_after", "lower lock_after"},
+		{"limits lock_after", "umbrella", "it is above disable_after, so passwords are disabled before they are locked", "lower lock_after"},
 		{"account zoe@example.com", "zeta", "nobody can log in to it", "add one of them"},
 		{"limits", "acme", "unlimited: logins_per_address, sms_per_address", "as high as your users need"},
 		{"limits", "umbrella", "unlimited: sms_per_address", "as high as your users need"},
