@@ -33,37 +33,9 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 func (s *Service) enterByPassword(
 	ctx context.Context, c *session.Call, try session.PasswordAttempt, loginIDHash string, told error, req *checkPasswordRequest,
 ) (Reply, error) {
-	// The device comes first, because the counts of a known device are its own.
 	c.Remember(req.RememberDevice)
-	if err := c.FindDevice(ctx, try.Account, req.DeviceToken); err != nil {
+	if err := s.beforePassword(ctx, c, &try, loginIDHash, told, req); err != nil {
 		return Reply{}, err
-	}
-	var err error
-	if try.Counts, err = c.PasswordCounts(ctx, try.Account, loginIDHash); err != nil {
-		return Reply{}, err
-	}
-	wrong := try.Counts.Now[record.WrongPasswords]
-	locked, captchaDue := c.CheckPasswords(wrong), c.Company.CaptchaDue(wrong)
-	switch asksProvider := captchaDue && req.CaptchaResponse != "" && locked == nil; {
-	case asksProvider: // count the login first, so that an address can't make it ask without end
-		try.Begun, err = true, c.BeginLogin(ctx)
-	case captchaDue || locked != nil || told != nil: // otherwise ComparePassword checks the address in its own step
-		err = c.CheckLogins(ctx)
-	}
-	if err != nil {
-		return Reply{}, err
-	}
-	if locked != nil {
-		return Reply{}, locked
-	}
-	if captchaDue {
-		if err := s.solveCaptcha(ctx, c, req.CaptchaResponse); err != nil {
-			return Reply{}, err
-		}
-		try.Solved = true
-	}
-	if told != nil {
-		return Reply{}, told
 	}
 	if err := s.ComparePassword(ctx, &c.Attempt, &try); err != nil {
 		return Reply{}, err
@@ -82,4 +54,39 @@ func (s *Service) enterByPassword(
 		return Reply{}, err
 	}
 	return afterPassword(ctx, c, session.Step{Account: try.Account, By: record.ByPassword, Accepted: accepted})
+}
+
+// beforePassword checks what may not depend on the password: limits, locks, the captcha and, at
+// the end, told. The device comes first, because the counts of a known device are its own.
+func (s *Service) beforePassword(
+	ctx context.Context, c *session.Call, try *session.PasswordAttempt, loginIDHash string, told error, req *checkPasswordRequest,
+) error {
+	if err := c.FindDevice(ctx, try.Account, req.DeviceToken); err != nil {
+		return err
+	}
+	var err error
+	if try.Counts, err = c.PasswordCounts(ctx, try.Account, loginIDHash); err != nil {
+		return err
+	}
+	wrong := try.Counts.Now[record.WrongPasswords]
+	locked, captchaDue := c.CheckPasswords(wrong), c.Company.CaptchaDue(wrong)
+	switch asksProvider := captchaDue && req.CaptchaResponse != "" && locked == nil; {
+	case asksProvider: // count the login first, so that an address can't make it ask without end
+		try.Begun, err = true, c.BeginLogin(ctx)
+	case captchaDue || locked != nil || told != nil: // otherwise ComparePassword checks the address in its own step
+		err = c.CheckLogins(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if locked != nil {
+		return locked
+	}
+	if captchaDue {
+		if err := s.solveCaptcha(ctx, c, req.CaptchaResponse); err != nil {
+			return err
+		}
+		try.Solved = true
+	}
+	return told
 }

@@ -166,18 +166,7 @@ func (r *Keyring) rotate(ctx context.Context, company string, after time.Duratio
 	}
 	var failed error
 	if last := len(stored) - 1; last < 0 || now.Sub(stored[last].Created) >= after || leaked(sealer, company, stored[last]) {
-		next := record.SigningKey{Number: 1, Created: now}
-		if last >= 0 {
-			next.Number = stored[last].Number + 1
-		}
-		if next.Sealed, err = generate(sealer, company); err != nil {
-			return nil, err
-		}
-		failed = r.Accounts.AddSigningKey(ctx, company, next)
-		if errors.Is(failed, record.ErrConflict) {
-			failed = nil // another node was faster; its key is the one
-		}
-		if failed == nil {
+		if failed = r.addKey(ctx, sealer, company, stored, now); failed == nil {
 			if stored, err = r.Accounts.SigningKeys(ctx, company); err != nil {
 				return nil, err
 			}
@@ -186,22 +175,43 @@ func (r *Keyring) rotate(ctx context.Context, company string, after time.Duratio
 	if len(stored) == 0 {
 		return nil, cmp.Or(failed, errors.New("the store keeps no keys"))
 	}
-	retired := 0
-	for i, next := range stored[1:] {
-		stays := retire
-		if leaked(sealer, company, stored[i]) {
-			stays = retireLeaked
-		}
-		if !now.Before(next.Created.Add(announce + stays)) {
-			retired = i + 1
-		}
-	}
+	retired := retired(sealer, company, stored, now)
 	if stored = stored[retired:]; retired > 0 {
 		removing := r.Accounts.RemoveSigningKeys(ctx, company, stored[0].Number)
 		failed = cmp.Or(failed, removing)
 	}
 	keys, err := open(sealer, company, stored, now)
 	return keys, cmp.Or(err, failed)
+}
+
+// addKey stores a new key after the last one. If another node is faster, its key is the one.
+func (r *Keyring) addKey(ctx context.Context, sealer *tokens.Keys, company string, stored []record.SigningKey, now time.Time) (err error) {
+	next := record.SigningKey{Number: 1, Created: now}
+	if last := len(stored) - 1; last >= 0 {
+		next.Number = stored[last].Number + 1
+	}
+	if next.Sealed, err = generate(sealer, company); err != nil {
+		return err
+	}
+	err = r.Accounts.AddSigningKey(ctx, company, next)
+	if errors.Is(err, record.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// retired returns how many of the keys, the oldest first, nobody needs any more.
+func retired(sealer *tokens.Keys, company string, stored []record.SigningKey, now time.Time) (n int) {
+	for i, next := range stored[1:] {
+		stays := retire
+		if leaked(sealer, company, stored[i]) {
+			stays = retireLeaked
+		}
+		if !now.Before(next.Created.Add(announce + stays)) {
+			n = i + 1
+		}
+	}
+	return n
 }
 
 // leaked reports whether a key is sealed with a secret that was replaced: whoever has a copy

@@ -42,22 +42,13 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) ([]Findin
 	e := explanation{}
 	byCode := a.LogsInByCode()
 	wrong := counts.Now[record.WrongPasswords]
-	if byCode {
-		wrong.Count = 0 // there is no password to disable
-	}
 	check := c.CheckLogins
-	if byCode { // the first step counts no login
-		check = c.CheckAddress
+	if byCode {
+		wrong.Count = 0        // there is no password to disable
+		check = c.CheckAddress // the first step counts no login
 	}
 	e.add(check(ctx), "the address has reached a limit", "see 'Shared addresses' in docs/operators.md")
-	locked, is, step := c.CheckPasswords(wrong), "passwords are locked", unlock
-	switch {
-	case a.ID == 0:
-		step = "'account unlock' can't end the lock of a login id without an account, which is forgotten a day after the last wrong password"
-	case wire.ReasonOf(locked) == "lock.disabled":
-		is, step = "the password is disabled", "a recovery ends this or, if it was the owner, 'account unlock'"
-	}
-	e.add(locked, is, step)
+	e.locked(c.CheckPasswords(wrong), a.ID != 0)
 	if a.ID == 0 {
 		e.add(wire.ErrCredentialsInvalid, "no account has this login id", "'account list --contains' finds similar ones")
 		return e.found, e.err
@@ -105,6 +96,18 @@ func (e *explanation) add(answer error, message, advice string) {
 		e.err = answer
 	} else if answer != nil {
 		e.found = append(e.found, Finding{answer, message, advice})
+	}
+}
+
+// locked adds a lock of passwords. known says that the login id is an account's.
+func (e *explanation) locked(lock error, known bool) {
+	switch {
+	case !known:
+		e.add(lock, "passwords are locked", "'account unlock' can't end the lock of a login id without an account, which is forgotten a day after the last wrong password")
+	case wire.ReasonOf(lock) == "lock.disabled":
+		e.add(lock, "the password is disabled", "a recovery ends this or, if it was the owner, 'account unlock'")
+	default:
+		e.add(lock, "passwords are locked", unlock)
 	}
 }
 

@@ -34,21 +34,8 @@ const (
 
 // check refuses a wish that can't be fulfilled. longest is the longest life.
 func (w *TokenWish) check(longest time.Duration) error {
-	for _, f := range []struct {
-		field string
-		text  *string
-	}{{"name", &w.Name}, {"actor", &w.Actor}, {"reason", &w.Reason}} {
-		text := *f.text
-		if !utf8.ValidString(text) || utf8.RuneCountInString(text) > maxTokenText || strings.ContainsFunc(text, unicode.IsControl) {
-			return &FieldError{f.field, fmt.Sprintf("it must have at most %d characters, in UTF-8 and without control characters", maxTokenText)}
-		}
-		if text != "" && typed.LoginID(text, "") == "" {
-			return &FieldError{f.field, "it has no visible characters"}
-		}
-		*f.text = strings.TrimSpace(text)
-	}
-	if actor := strings.Join(strings.Fields(typed.LoginID(w.Actor, "")), " "); actor == record.ActorUser || actor == record.ActorAdmin {
-		return &FieldError{"actor", "in the history, this name means somebody else; write who acts as the user"}
+	if err := w.readTexts(); err != nil {
+		return err
 	}
 	w.Name = cmp.Or(w.Name, w.Actor)
 	for _, method := range w.Methods {
@@ -70,6 +57,27 @@ func (w *TokenWish) check(longest time.Duration) error {
 	}
 	if seconds := w.ExpiresIn; seconds != nil && (*seconds < 1 || *seconds > int64(longest/time.Second)) {
 		return &FieldError{"expires_in", fmt.Sprintf("it must be 1 to %d seconds", longest/time.Second)}
+	}
+	return nil
+}
+
+// readTexts checks and trims the texts.
+func (w *TokenWish) readTexts() error {
+	for _, f := range []struct {
+		field string
+		text  *string
+	}{{"name", &w.Name}, {"actor", &w.Actor}, {"reason", &w.Reason}} {
+		text := *f.text
+		if !utf8.ValidString(text) || utf8.RuneCountInString(text) > maxTokenText || strings.ContainsFunc(text, unicode.IsControl) {
+			return &FieldError{f.field, fmt.Sprintf("it must have at most %d characters, in UTF-8 and without control characters", maxTokenText)}
+		}
+		if text != "" && typed.LoginID(text, "") == "" {
+			return &FieldError{f.field, "it has no visible characters"}
+		}
+		*f.text = strings.TrimSpace(text)
+	}
+	if actor := strings.Join(strings.Fields(typed.LoginID(w.Actor, "")), " "); actor == record.ActorUser || actor == record.ActorAdmin {
+		return &FieldError{"actor", "in the history, this name means somebody else; write who acts as the user"}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -93,17 +94,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 	if err != nil {
 		return record.Account{}, err
 	}
-	secret, err := at.Keys.OpenTOTP(a.Company, pending)
-	if err != nil { // the store's own secret was changed
-		return record.Account{}, ErrNoTOTP
-	}
-	step, right := tokens.MatchTOTP(secret, code, at.Now)
-	if !right {
-		return record.Account{}, ErrAppCode
-	}
-	if err := session.SpendTOTP(ctx, at, a, secret, step); errors.Is(err, wire.ErrOTPInvalid) {
-		return record.Account{}, ErrAppCodeUsed
-	} else if err != nil {
+	if err := spendAppCode(ctx, at, a, pending, code); err != nil {
 		return record.Account{}, err
 	}
 	return ad.changeFactor(ctx, a, kept, func(a *record.Account) error {
@@ -119,6 +110,23 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 		}
 		return nil
 	})
+}
+
+// spendAppCode checks a code of the app with this encrypted secret, and spends a right one.
+func spendAppCode(ctx context.Context, at *limits.Attempt, a record.Account, sealed, code string) error {
+	secret, err := at.Keys.OpenTOTP(a.Company, sealed)
+	if err != nil { // the store's own secret was changed
+		return ErrNoTOTP
+	}
+	step, right := tokens.MatchTOTP(secret, code, at.Now)
+	if !right {
+		return ErrAppCode
+	}
+	err = session.SpendTOTP(ctx, at, a, secret, step)
+	if errors.Is(err, wire.ErrOTPInvalid) {
+		return ErrAppCodeUsed
+	}
+	return err
 }
 
 // RemoveTOTP removes the app's secret and any secret that is waiting to be confirmed. If
