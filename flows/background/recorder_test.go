@@ -99,6 +99,26 @@ func TestABadEventIsTheOnlyOneThatIsLost(t *testing.T) {
 	}
 }
 
+// While the disk is full, on which the log may be, too, its lines are few. They tell how many
+// were omitted.
+func TestAStoreThatTakesNothingWritesFewLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r Recorder
+		var log bytes.Buffer
+		h := &pickyHistory{down: true}
+		for range 5 {
+			r.Add(record.Event{Name: "a login"}, h, slog.New(slog.DiscardHandler))
+		}
+		go r.Run(h, slog.New(slog.NewTextHandler(&log, nil)))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if text := log.String(); strings.Count(text, "\n") > 7 || !strings.Contains(text, `doing="recording account history" omitted=`) {
+			t.Errorf("the log says %s", text)
+		}
+		r.Close(h, slog.New(slog.DiscardHandler))
+	})
+}
+
 // What is lost at the end is told.
 func TestARecorderThatEndsTellsWhatItLoses(t *testing.T) {
 	var r Recorder

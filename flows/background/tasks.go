@@ -160,8 +160,13 @@ type Failure struct {
 	Err   error
 }
 
+// failed has the Warnings of each piece of work of Maintain that has failed.
+var failed sync.Map
+
 // Maintain runs a recurring piece of work. It logs, counts and returns its error. That the
-// work was canceled, because the configuration is replaced, is no failure.
+// work was canceled, because the configuration is replaced, is no failure. A store may take
+// no writes for days, because the disk of the log is full, too. So of each piece of work,
+// one failure is logged in 10 s, and how many were omitted.
 func Maintain(log *slog.Logger, doing string, do func() error) error {
 	err := panics.Contain(do)
 	if err == nil || errors.Is(err, context.Canceled) {
@@ -169,10 +174,19 @@ func Maintain(log *slog.Logger, doing string, do func() error) error {
 	}
 	Failures.Add(1)
 	LastFailure.Store(&Failure{time.Now(), doing, err})
+	failures, _ := failed.LoadOrStore(doing, &Warnings{})
+	omitted, ok := failures.(*Warnings).next(time.Now().Unix()/10, 1)
+	if !ok {
+		return err
+	}
+	args := []any{"doing", doing}
+	if omitted > 0 {
+		args = append(args, "omitted", omitted)
+	}
 	if p, ok := errors.AsType[*panics.Error](err); ok {
-		p.Log(log, "doing", doing)
+		p.Log(log, args...)
 	} else {
-		log.Warn("maintenance failed; it will be retried", "doing", doing, "error", err)
+		log.Warn("maintenance failed; it will be retried", append(args, "error", err)...)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 // concurrently. The zero value is ready to use.
 type Warnings struct {
 	mu      sync.Mutex
-	second  int64 // the Unix time of the latest lines
+	period  int64 // of the latest lines, as a number that grows with time
 	written int
 	omitted int
 }
@@ -25,7 +25,7 @@ const warningsASecond = 10
 
 // Warn logs a line, or counts it as omitted.
 func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
-	if omitted, ok := w.next(time.Now().Unix()); ok {
+	if omitted, ok := w.next(time.Now().Unix(), warningsASecond); ok {
 		if omitted > 0 {
 			args = append(args, "omitted", omitted)
 		}
@@ -46,13 +46,14 @@ func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
 	}
 }
 
-func (w *Warnings) next(second int64) (omitted int, ok bool) {
+// next counts a line. In each period, it reports ok for the first lines, up to most.
+func (w *Warnings) next(period int64, most int) (omitted int, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if second != w.second {
-		w.second, w.written = second, 0
+	if period != w.period {
+		w.period, w.written = period, 0
 	}
-	if w.written == warningsASecond {
+	if w.written == most {
 		w.omitted++
 		return 0, false
 	}
