@@ -129,6 +129,35 @@ func TestAnInterruptedRekeyGoesOn(t *testing.T) {
 	b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)})
 }
 
+// After a rekey with a clock that was ahead, the next one does not wait until that time. It
+// ends the leaked secret.
+func TestARekeyAfterAClockWasAhead(t *testing.T) {
+	b := newHarness(t)
+	var waited time.Duration
+	b.After = func(d time.Duration) <-chan time.Time {
+		waited += d
+		b.clock.advance(d)
+		return b.clock.After(0)
+	}
+	for _, ahead := range []time.Duration{2 * time.Hour, 0} {
+		b.clock.advance(ahead)
+		if _, err := b.Rekey(t.Context(), record.Event{}); err != nil {
+			t.Fatal(err)
+		}
+		b.clock.advance(-ahead)
+	}
+	if waited > time.Minute {
+		t.Errorf("they waited for %s", waited)
+	}
+	b.clock.advance(tokens.Overlap)
+	secrets, err := b.Accounts.Secrets(t.Context())
+	must(t, err)
+	leaked, err := tokens.NewKeys(secrets[:1], b.clock.Now())
+	must(t, err)
+	begun := record.Session{Company: code, Account: b.account, Expires: b.clock.Now().Add(time.Minute)}
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", leaked.NewStateless(begun, ""), object{"password": password})
+}
+
 // A node whose store does not answer after the wait knows only the leaked secret. It must not
 // say that all is done.
 func TestARekeyFailsWithItsStore(t *testing.T) {

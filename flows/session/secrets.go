@@ -36,12 +36,14 @@ type Secrets struct {
 // Nodes read the secrets again every readSecrets. A new one begins only when all nodes have
 // read it, so none meets anything made with a secret that it does not know. Rekey can be
 // repeated after an interruption: it continues with a secret that began within the Overlap.
+// It does not wait for one of a clock that was ahead.
 
 const (
 	readSecrets  = 5 * time.Second
 	secretBegins = 3 * readSecrets // after it is stored
 	secretRules  = 2 * readSecrets // after it begins: all nodes use it, and requests with the old one are over
 	retrySecrets = 2 * time.Second // after the store did not answer
+	maxAhead     = time.Minute     // more than secretBegins, by more than clocks may differ
 
 	resealPage = 500
 )
@@ -114,10 +116,11 @@ func (s *Secrets) Rekey(ctx context.Context, event record.Event) (done Rekeyed, 
 		return done, wire.Unavailable("loading the store's secrets", err)
 	}
 	newest := secrets[len(secrets)-1]
-	if newest.Number > 0 && s.Now().Before(newest.Begins.Add(tokens.Overlap)) {
+	now := s.Now()
+	if newest.Number > 0 && now.Before(newest.Begins.Add(tokens.Overlap)) && newest.Begins.Before(now.Add(maxAhead)) {
 		done.Continued = newest.Begins
 	} else {
-		newest = record.Secret{Number: newest.Number + 1, Value: make([]byte, 32), Begins: s.Now().Add(secretBegins)}
+		newest = record.Secret{Number: newest.Number + 1, Value: make([]byte, 32), Begins: now.Add(secretBegins)}
 		rand.Read(newest.Value)
 		if err := s.Accounts.AddSecret(ctx, newest); errors.Is(err, record.ErrConflict) {
 			return s.Rekey(ctx, event) // continue with that of another call

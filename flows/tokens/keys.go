@@ -19,6 +19,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/crypto/chacha20poly1305"
@@ -92,7 +93,8 @@ func NewKeys(secrets []record.Secret, now time.Time) (*Keys, error) {
 		if i == 0 {
 			k.handles, k.retries = derive("mnemogate passkey user handles"), derive("mnemogate retries")
 		}
-		if i < current && !now.Before(secrets[i+1].Begins.Add(Overlap)) {
+		// Of the later secrets, one may begin long after the current one: a clock was ahead.
+		if i < current && slices.ContainsFunc(secrets[i+1:current+1], func(s record.Secret) bool { return !now.Before(s.Begins.Add(Overlap)) }) {
 			continue
 		}
 		k.sessions = append(k.sessions, aead("mnemogate sealed sessions"))
