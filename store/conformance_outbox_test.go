@@ -216,6 +216,29 @@ var outboxCases = []accountsCase{
 		},
 	},
 	{
+		name:    "a clock that was ahead",
+		promise: "Sweep makes due what waits for longer than MaxDue, whether it is claimed or not.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			ahead := t0.Add(24 * time.Hour)
+			for _, name := range []string{"claimed", "failed", "asked"} {
+				must(t, second(one.Create(bg, t0, noted(plain("acme", name), note(name, name)))))
+			}
+			for _, q := range claim(t, one, ahead) {
+				due := map[string]time.Time{"failed": ahead.Add(5 * time.Second), "asked": t0.Add(record.MaxDue)}[q.Name]
+				if !due.IsZero() {
+					must(t, one.Acknowledge(bg, q, nil, due, 1))
+				}
+			}
+			must(t, two.Sweep(bg, t0))
+			freed := claim(t, two, t0)
+			wantEqual(t, "due", inQueues(freed), map[string]string{"claimed": "claimed", "failed": "failed"})
+			for _, q := range freed {
+				acknowledge(t, two, q, 1)
+			}
+			wantEqual(t, "what the receiver asked for", inQueues(claim(t, two, t0.Add(record.MaxDue))), map[string]string{"asked": "asked"})
+		},
+	},
+	{
 		name:    "whose turn it is",
 		promise: "The queues that were due first are claimed first.",
 		run: func(t *testing.T, one, two record.Accounts) {

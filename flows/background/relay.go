@@ -25,7 +25,7 @@ const (
 	backlogEvery  = 2 * time.Second        // between counts of the backlog, or longer if counting is slow
 	backlogShare  = 50                     // counting takes at most one part in this many of the time
 	maxRetryPause = 10 * time.Minute
-	maxAskedPause = time.Hour      // if the receiver asks for it
+	maxAskedPause = time.Hour      // if the receiver asks for it; see record.MaxDue
 	keepEvents    = 72 * time.Hour // an event older than this is dropped when it fails
 	claimTimeouts = 4              // a claim lasts for this many of the receiver's timeouts
 )

@@ -50,6 +50,10 @@ type Outbox interface {
 // ClaimedEvents is the maximum number of events of a queue that Claim returns.
 const ClaimedEvents = 20
 
+// MaxDue is how long a queue waits at most until it is due: an hour if its receiver asks for
+// it, and a bit more for clocks that differ. Only a clock that was ahead puts it off for longer.
+const MaxDue = time.Hour + 5*time.Minute
+
 // An OutboxQueue is a claimed queue.
 type OutboxQueue struct {
 	Company string

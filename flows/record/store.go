@@ -85,7 +85,8 @@ type Accounts interface {
 	AddSecret(ctx context.Context, s Secret) error
 	// Sweep deletes failure counts of unknown login ids that have not changed for a day and
 	// whose Until is past, what has expired of devices and Spends, and IssuedTokens that
-	// expired more than KeepExpired ago. It must not block other calls for long.
+	// expired more than KeepExpired ago. Queues of the Outbox that would be due later than
+	// MaxDue after now are then due at now. It must not block other calls for long.
 	Sweep(ctx context.Context, now time.Time) error
 }
 

@@ -944,6 +944,11 @@ func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 			r.tokens = slices.DeleteFunc(r.tokens, func(t token) bool { return t.Expires.Before(now.Add(-record.KeepExpired)) })
 		}
 		maps.DeleteFunc(s.spent, func(_ [32]byte, until time.Time) bool { return until.Before(now) })
+		for _, q := range s.queues {
+			if q.due.After(now.Add(record.MaxDue)) {
+				q.due = stored(now)
+			}
+		}
 		return nil
 	})
 }

@@ -173,5 +173,9 @@ func (s Accounts) Sweep(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
+	err := Change(ctx, s, "looking for events that wait too long", nil, dueTooLate, record.Micros(now.Add(record.MaxDue)), record.Micros(now))
+	if err != nil {
+		return err
+	}
 	return s.sweepDevices(ctx, now)
 }

@@ -34,6 +34,8 @@ func (s Accounts) insertEvents(ctx context.Context, tx Queries, company string, 
 	}
 }
 
+const dueTooLate = `UPDATE outbox_queues SET due = $2 WHERE due > $1`
+
 const eventsOf = `
 	SELECT number, id, type, body, at, traceparent FROM outbox WHERE company = $1 AND queue = $2 ORDER BY number LIMIT CAST($3 AS bigint)`
 
