@@ -394,8 +394,8 @@ func (c *Call) Texts(names ...string) (map[string]string, error) {
 		}
 		delete(values, name)
 	}
-	for name := range values {
-		return nil, &manage.FieldError{Field: printable(name), Message: "there is no such field; leave it out"}
+	if rest := slices.Sorted(maps.Keys(values)); len(rest) > 0 {
+		return nil, noField(rest[0])
 	}
 	return texts, nil
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
@@ -31,6 +33,31 @@ func TestAClientThatHungUpIsNotLogged(t *testing.T) {
 	c.refuse(fmt.Errorf("loading: %w", context.Canceled))
 	if w.Code != http.StatusServiceUnavailable {
 		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+// Of several mistakes, the same is named at each try: the first by its name.
+func TestTheSameMistakeIsNamedEachTime(t *testing.T) {
+	const both = `{"a":1,"b":1}`
+	for name, try := range map[string]func() error{
+		"a change": func() error { _, err := parseChange([]byte(both), changePatch); return err },
+		"a token":  func() error { _, err := parseToken([]byte(both)); return err },
+		"texts": func() error {
+			c := &Call{Request: httptest.NewRequest(http.MethodPost, "/", strings.NewReader(both)), W: httptest.NewRecorder()}
+			_, err := c.Texts()
+			return err
+		},
+		"a search": func() error {
+			_, err := searchOf(url.Values{"locked": {"no"}, "no_second_factor": {"no"}})
+			return err
+		},
+	} {
+		want := map[bool]string{true: "locked", false: "a"}[name == "a search"]
+		for range 32 {
+			if got := asError(try()).Field; got != want {
+				t.Fatalf("%s: got %q, want %q", name, got, want)
+			}
+		}
 	}
 }
 

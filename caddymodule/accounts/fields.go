@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -123,11 +124,11 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 	if err := p.parseOnce(values); err != nil {
 		return manage.Change{}, err
 	}
-	for name := range values {
-		if slices.Contains(shownOnly, name) {
-			return manage.Change{}, &manage.FieldError{Field: name, Message: "it is only shown and can't be written; leave it out"}
+	if rest := slices.Sorted(maps.Keys(values)); len(rest) > 0 {
+		if slices.Contains(shownOnly, rest[0]) {
+			return manage.Change{}, &manage.FieldError{Field: rest[0], Message: "it is only shown and can't be written; leave it out"}
 		}
-		return manage.Change{}, &manage.FieldError{Field: printable(name), Message: "there is no such field; leave it out"}
+		return manage.Change{}, noField(rest[0])
 	}
 	if p.given["password"] && p.given["password_hash"] {
 		return manage.Change{}, &manage.FieldError{Field: "password_hash", Message: "give either password or password_hash"}
@@ -195,6 +196,10 @@ func parseObject(data []byte) (map[string]jsontext.Value, error) {
 		return nil, errNoObject
 	}
 	return values, nil
+}
+
+func noField(name string) error {
+	return &manage.FieldError{Field: printable(name), Message: "there is no such field; leave it out"}
 }
 
 // printable makes the name of an unknown field safe to return in a response.

@@ -239,9 +239,12 @@ var filters = []string{"status", "contains", "role", "locked", "no_second_factor
 func searchOf(query url.Values) (match record.Match, err error) {
 	part := query.Get("contains")
 	match = record.Match{Status: record.Status(query.Get("status")), Part: part, Role: query.Get("role")}
-	for name, flag := range map[string]*bool{"locked": &match.Failed, "no_second_factor": &match.NoSecondFactor} {
-		if *flag = query.Get(name) == "true"; query.Has(name) && !*flag {
-			return match, &manage.FieldError{Field: name, Message: "it must be true, or left out"}
+	for _, f := range []struct {
+		name string
+		flag *bool
+	}{{"locked", &match.Failed}, {"no_second_factor", &match.NoSecondFactor}} {
+		if *f.flag = query.Get(f.name) == "true"; query.Has(f.name) && !*f.flag {
+			return match, &manage.FieldError{Field: f.name, Message: "it must be true, or left out"}
 		}
 	}
 	if query.Has("password_set") {

@@ -1,7 +1,9 @@
 package accounts
 
 import (
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -46,12 +48,12 @@ func parseToken(data []byte) (wish manage.TokenWish, err error) {
 		"name": &wish.Name, "paths": &wish.Paths, "methods": &wish.Methods, "expires_in": &wish.ExpiresIn,
 		"actor": &wish.Actor, "reason": &wish.Reason,
 	}
-	for name, value := range values {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		to, known := fields[name]
 		if !known {
-			return wish, &manage.FieldError{Field: printable(name), Message: "there is no such field; leave it out"}
+			return wish, noField(name)
 		}
-		if err := json.Unmarshal(value, to); err != nil {
+		if err := json.Unmarshal(values[name], to); err != nil {
 			return wish, &manage.FieldError{Field: name, Message: "it must be a text, a list of texts for paths and methods, and a whole number for expires_in"}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -122,8 +123,8 @@ func (c *cli) fields() (map[string]any, error) {
 			fields[f.field] = secret
 		}
 	}
-	for name, value := range fields {
-		if text, ok := value.(string); ok && !utf8.ValidString(text) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if text, ok := fields[name].(string); ok && !utf8.ValidString(text) {
 			return nil, &cliError{exit: exitFailed, field: name, message: name + ": it is not UTF-8; give it in UTF-8"}
 		}
 	}

@@ -370,10 +370,8 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 		return nil, causes.Explain(fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(at.Issuer)),
 			"write it so behind oidc if it is your provider; a slash at the end counts")
 	}
-	for name, endpoint := range map[string]string{"token_endpoint": at.TokenURL, "jwks_uri": at.KeysURL} {
-		if err := p.checkEndpoint(name, endpoint); err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(p.checkEndpoint("token_endpoint", at.TokenURL), p.checkEndpoint("jwks_uri", at.KeysURL)); err != nil {
+		return nil, err
 	}
 	listed := len(at.Algorithms)
 	at.Algorithms = slices.DeleteFunc(at.Algorithms, func(alg string) bool { return !slices.Contains(idTokenAlgorithms, alg) })

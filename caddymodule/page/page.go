@@ -131,8 +131,8 @@ func New(o Options) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, file := range o.Icons {
-		if err := p.readImage(name, file); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(o.Icons)) {
+		if err := p.readImage(name, o.Icons[name]); err != nil {
 			return nil, err
 		}
 	}

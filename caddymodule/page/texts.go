@@ -118,7 +118,7 @@ func (p *Page) readLanguage(from fs.FS, file, name string, keys map[string]strin
 	if err := json.Unmarshal(content, &texts); err != nil {
 		return fmt.Errorf("it must be an object of texts by their keys: %w", err)
 	}
-	for key, text := range texts {
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		if keys == nil {
 			continue
 		}
@@ -126,7 +126,7 @@ func (p *Page) readLanguage(from fs.FS, file, name string, keys map[string]strin
 		if !ok {
 			return fmt.Errorf("there is no text %q; docs/login-page.md says where they are listed", key)
 		}
-		for _, held := range placeholder.FindAllString(text, -1) {
+		for _, held := range placeholder.FindAllString(texts[key], -1) {
 			if !strings.Contains(original, held) {
 				return fmt.Errorf("%s: there is no value for the placeholder %s; remove it", key, held)
 			}

@@ -92,6 +92,18 @@ func TestWebhookRefusesWhatCanNotBeSentOrVerified(t *testing.T) {
 	}
 }
 
+func TestWebhookNamesTheSameHeaderEachTime(t *testing.T) {
+	for value, want := range map[string]string{"a–b": `header "X-A"`, "{env.MNEMOGATE_TEST_ABSENT}": "header X-A"} {
+		for range 32 {
+			headers := map[string]string{"X-A": value, "X-B": value, "X-C": value}
+			err := guesttest.Start(t, &SMSWebhook{webhook{URL: "https://a", Secrets: []string{"x"}, Headers: headers}})
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Fatalf("got %v, want %q", err, want)
+			}
+		}
+	}
+}
+
 // verifyWebhook does what a receiver does, see standardwebhooks.com.
 func verifyWebhook(r *http.Request, body, key []byte) error {
 	if _, err := strconv.ParseInt(r.Header.Get("webhook-timestamp"), 10, 64); err != nil {

@@ -199,7 +199,8 @@ func (w *webhook) provision(what string) error {
 	w.Timeout = cmp.Or(w.Timeout, defaultSendTimeout)
 	w.MaxConns = cmp.Or(w.MaxConns, defaultWebhookConns)
 	w.client = guest.Client(guest.Outbound, w.Timeout)
-	for name, value := range w.Headers {
+	for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
+		value := w.Headers[name]
 		if err := guest.ResolveInto(what+": header "+name, &value); err != nil {
 			return err
 		}
@@ -240,8 +241,8 @@ func (w *webhook) check() (err error) {
 		}
 		w.keys = append(w.keys, key)
 	}
-	for name, value := range w.Headers {
-		if !httpguts.ValidHeaderFieldName(name) || !fieldValue.MatchString(value) {
+	for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
+		if !httpguts.ValidHeaderFieldName(name) || !fieldValue.MatchString(w.Headers[name]) {
 			return fmt.Errorf("%s: header %q: HTTP can't carry its name, or its value, which must be visible ASCII without space around it; correct it", w.what, name)
 		}
 		if ownHeader(name) {

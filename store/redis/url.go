@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -82,11 +83,11 @@ func parseURL(s string) (target, error) {
 	if err != nil {
 		return target{}, errors.New("has options behind its ? that can't be read")
 	}
-	for name, values := range query {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if !slices.Contains(urlOptions, name) {
 			return target{}, fmt.Errorf("has an option after ? that is not one of %s", strings.Join(urlOptions, ", "))
 		}
-		if len(values) > 1 || values[0] == "" {
+		if values := query[name]; len(values) > 1 || values[0] == "" {
 			return target{}, fmt.Errorf("has the option %s twice or without a value", name)
 		}
 	}
