@@ -117,13 +117,15 @@ func (h *Handler) check() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	defer logs.SkipAccessLog(r)
 	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	// handle_path has removed a prefix from r's path; the original request has it.
-	original, _ := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
-	before := ""
-	if original.URL != nil {
-		before, _ = strings.CutSuffix(original.URL.EscapedPath(), r.URL.EscapedPath())
+	// handle_path has removed a prefix from r's path; the original request has it. After a
+	// rewrite to another path, no prefix is known.
+	prefix := ""
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
+		if removed, ok := strings.CutSuffix(original.URL.EscapedPath(), r.URL.EscapedPath()); ok {
+			prefix = removed
+		}
 	}
-	h.api.Serve(w, r, address, before)
+	h.api.Serve(w, r, address, prefix)
 	return nil
 }
 

@@ -167,10 +167,16 @@ func (s *site) audits(lines int, text string) {
 
 func TestKeyOpensWhatItMay(t *testing.T) {
 	t.Parallel()
-	s := accountsSite(t, startSite, allKeys, siteConfig{more: "company umbrella {\napi_key off\ncaptcha off\n}"})
+	s := accountsSite(t, startSite, allKeys, siteConfig{
+		more: "company umbrella {\napi_key off\ncaptcha off\n}",
+		site: "handle /new {\nrewrite * /acme/accounts\nmnemogate_accounts {\nkey rewritten is-sent-before-a-rewrite {\nmay create\n}\n}\n}\n",
+	})
 	const reader, writer = "reads-and-nothing-else", "writes-and-nothing-else"
 	created := s.api(writer, "POST", "acme/accounts", with(alice, fields{"profile_mnemocode": "a/b"})).wantStatus(http.StatusCreated)
 	created.wantHeader("Location", "/api/acme/accounts/a%2Fb")
+	rewritten := s.request("POST", "/new", s.encoded(fields{"profile_mnemocode": "rewritten"}))
+	rewritten.Header.Set("Authorization", "Bearer is-sent-before-a-rewrite")
+	s.do(rewritten).wantStatus(http.StatusCreated).wantHeader("Location", "/acme/accounts/rewritten")
 	shown := s.api(reader, "GET", "acme/accounts/a%2Fb", nil).wantStatus(http.StatusOK)
 	if string(shown.Body) != string(created.Body) {
 		t.Errorf("created %s\nshown   %s", created.Body, shown.Body)
