@@ -30,7 +30,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// timeout is the time limit of a request, except for imports, exports and backups.
+// timeout is the time limit of a request, except for those of Long routes.
 const timeout = 30 * time.Second
 
 // An API serves the accounts API at one place: Caddy's admin endpoint, or a site for
@@ -44,9 +44,6 @@ type API struct {
 	// request has all rights.
 	Admit func(*Call) (*Key, error)
 	More  []Route // in addition to Routes
-	// Storeless lists the patterns of the routes that work even if a store can't be
-	// reached.
-	Storeless []string
 }
 
 // A Call is a request with its response.
@@ -54,10 +51,9 @@ type Call struct {
 	*http.Request
 	W       http.ResponseWriter
 	App     *app.App
-	Service *flows.Service // nil on a storeless route if a store can't be reached
+	Service *flows.Service // nil on a Storeless route if a store can't be reached
 	Address string         // the client's
 
-	ctx    context.Context   // ends after timeout; the context of the request does not
 	root   string            // as the client sent it
 	key    *Key              // the key of the request; nil on the admin endpoint
 	hash   [sha256.Size]byte // of what was sent as the key
@@ -104,9 +100,6 @@ func (d *API) Serve(w http.ResponseWriter, r *http.Request, address, prefix stri
 func (c *Call) serve(d *API) (err error) {
 	// A flood of calls must not keep users from logging in.
 	c.Request = c.WithContext(record.Yielding(c.Context()))
-	ctx, cancel := context.WithTimeout(c.Context(), timeout)
-	defer cancel()
-	c.ctx = ctx
 	if c.App, err = d.App(c.Context()); err != nil {
 		return err
 	}
@@ -123,7 +116,7 @@ func (c *Call) serve(d *API) (err error) {
 	switch {
 	case err == nil:
 		err = c.permit(route)
-	case slices.Contains(d.Storeless, route.Pattern):
+	case route.Is(Storeless):
 		err = nil
 	default:
 		err = unreachable(err)
@@ -134,14 +127,19 @@ func (c *Call) serve(d *API) (err error) {
 	if c.query, err = parseQuery(c.URL.RawQuery, route.Query); err != nil {
 		return err
 	}
-	if lines := c.Header[flows.IdempotencyKeyHeader]; lines != nil && route.mayRepeat() {
+	if lines := c.Header[flows.IdempotencyKeyHeader]; lines != nil && route.MayRepeat() {
 		return c.serveOnce(route, lines)
 	}
 	return c.serveRoute(route)
 }
 
 func (c *Call) serveRoute(route Route) error {
-	if route.TakesNoBody() {
+	if !route.Is(Long) {
+		ctx, cancel := context.WithTimeout(c.Context(), timeout)
+		defer cancel()
+		c.Request = c.WithContext(ctx)
+	}
+	if route.Is(NoBody) {
 		if err := c.noBody(); err != nil {
 			return err
 		}
@@ -195,9 +193,7 @@ func (c *Call) serveOnce(route Route, lines []string) error {
 		Key: key, Route: "accounts " + c.Method + " " + c.root + c.URL.RequestURI(), Credentials: c.Header["Authorization"],
 		Body: body, KeepFor: keptAnswers, Later: c.App.Later,
 	}, func(ctx context.Context) []byte {
-		work, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		c.W, c.Request, c.ctx = answer, c.WithContext(ctx), work
+		c.W, c.Request = answer, c.WithContext(ctx)
 		c.Body = io.NopCloser(bytes.NewReader(body))
 		err := panics.Contain(func() error { return c.serveRoute(route) })
 		if err != nil {

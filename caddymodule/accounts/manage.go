@@ -57,7 +57,7 @@ func (c *Call) create() error {
 			}
 		}
 	}
-	a, err := c.admin.Create(c.ctx, change)
+	a, err := c.admin.Create(c.Context(), change)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (c *Call) answer(a record.Account, err error) error {
 	if err != nil || !c.May(Read) {
 		return c.Reply(http.StatusOK, api.Changed{Mnemocode: a.Mnemocode}, err)
 	}
-	public, err := c.admin.PublicFailures(c.ctx, c.admin.Company, a)
+	public, err := c.admin.PublicFailures(c.Context(), c.admin.Company, a)
 	if c.Method != http.MethodGet {
 		err = nil // the change was made
 	}
@@ -106,7 +106,7 @@ func (c *Call) answer(a record.Account, err error) error {
 }
 
 func (c *Call) show() error {
-	a, err := c.admin.ByMnemocode(c.ctx, c.mnemocode())
+	a, err := c.admin.ByMnemocode(c.Context(), c.mnemocode())
 	return c.answer(a, err)
 }
 
@@ -116,12 +116,12 @@ func (c *Call) change() error {
 		return err
 	}
 	change.Match = c.ifMatch()
-	a, _, err := c.admin.Change(c.ctx, c.mnemocode(), change)
+	a, _, err := c.admin.Change(c.Context(), c.mnemocode(), change)
 	return c.answer(a, c.ifMissing(err))
 }
 
 func (c *Call) delete() error {
-	err := c.admin.Delete(c.ctx, c.mnemocode(), c.ifMatch())
+	err := c.admin.Delete(c.Context(), c.mnemocode(), c.ifMatch())
 	if err == nil || err == manage.ErrRevocationPending {
 		captured.Forget(c.admin.Company.Code, c.mnemocode())
 	}
@@ -153,16 +153,16 @@ func (c *Call) ifMissing(err error) error {
 }
 
 func (c *Call) backupCodes() error {
-	codes, err := c.admin.NewBackupCodes(c.ctx, c.mnemocode())
+	codes, err := c.admin.NewBackupCodes(c.Context(), c.mnemocode())
 	return c.Reply(http.StatusOK, api.BackupCodes{Codes: codes}, err)
 }
 
 func (c *Call) welcome() error {
-	return c.Reply(http.StatusAccepted, struct{}{}, c.admin.Welcome(c.ctx, c.mnemocode(), !c.May(Write)))
+	return c.Reply(http.StatusAccepted, struct{}{}, c.admin.Welcome(c.Context(), c.mnemocode(), !c.May(Write)))
 }
 
 func (c *Call) unlock() error {
-	a, err := c.admin.Unlock(c.ctx, c.mnemocode())
+	a, err := c.admin.Unlock(c.Context(), c.mnemocode())
 	return c.answer(a, err)
 }
 
@@ -172,7 +172,7 @@ func (c *Call) Explain() error {
 	if err != nil {
 		return err
 	}
-	found, err := c.admin.Explain(c.ctx, c.loginID("login_id"), address)
+	found, err := c.admin.Explain(c.Context(), c.loginID("login_id"), address)
 	findings := make([]api.Finding, len(found))
 	for i, f := range found {
 		findings[i] = api.Finding{Check: "login", Result: api.OK, Message: f.Message}
@@ -189,9 +189,9 @@ func (c *Call) Explain() error {
 
 // RotateSigningKey gives the company a new key that signs assertions.
 func (c *Call) RotateSigningKey() error {
-	err := c.App.SigningKeys().Rotate(c.ctx, c.admin.Company.Code)
+	err := c.App.SigningKeys().Rotate(c.Context(), c.admin.Company.Code)
 	if err == nil {
-		c.admin.Emit(c.ctx, record.Event{Name: record.CompanyKeyRotated, Company: c.admin.Company.Code, Address: c.Address, Actor: c.actor()})
+		c.admin.Emit(c.Context(), record.Event{Name: record.CompanyKeyRotated, Company: c.admin.Company.Code, Address: c.Address, Actor: c.actor()})
 	}
 	return c.done(err)
 }
@@ -216,9 +216,9 @@ func (c *Call) list() error {
 		accounts = []record.Account{one}
 	case asked:
 	case match != record.Match{}:
-		accounts, err = c.admin.Search(c.ctx, match, after, limit+1)
+		accounts, err = c.admin.Search(c.Context(), match, after, limit+1)
 	default:
-		accounts, err = c.admin.List(c.ctx, after, limit+1)
+		accounts, err = c.admin.List(c.Context(), after, limit+1)
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ func (c *Call) checkPassword() error {
 	if err != nil {
 		return err
 	}
-	return c.done(c.admin.CheckPassword(c.ctx, c.mnemocode(), body["current_password"], address))
+	return c.done(c.admin.CheckPassword(c.Context(), c.mnemocode(), body["current_password"], address))
 }
 
 func (c *Call) changePassword() error {
@@ -27,7 +27,7 @@ func (c *Call) changePassword() error {
 	if err != nil {
 		return err
 	}
-	return c.done(c.admin.ChangePassword(c.ctx, c.mnemocode(), manage.PasswordChange{
+	return c.done(c.admin.ChangePassword(c.Context(), c.mnemocode(), manage.PasswordChange{
 		Current: body["current_password"],
 		New:     body["new_password"],
 		Keep:    body["keep_session"],

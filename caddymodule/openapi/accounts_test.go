@@ -70,7 +70,7 @@ func (a *accountsAPI) add(r *accounts.Route) {
 	for _, name := range r.Query {
 		parameters = append(parameters, a.parameter(o.ID, name, "query"))
 	}
-	if r.Method != http.MethodGet && r.Right != accounts.Import && r.Right != accounts.Introspect {
+	if r.MayRepeat() {
 		a.repeatable(&o)
 		statuses = append(statuses, http.StatusUnprocessableEntity)
 	}
@@ -82,8 +82,8 @@ func (a *accountsAPI) add(r *accounts.Route) {
 		made.set("requestBody", body)
 	}
 	made.merge(o.Literal)
-	if r.Method != http.MethodGet && made.has("requestBody") == r.TakesNoBody() {
-		a.t.Errorf("TakesNoBody of %s /%s is %v", r.Method, r.Pattern, r.TakesNoBody())
+	if r.Method != http.MethodGet && made.has("requestBody") == r.Is(accounts.NoBody) {
+		a.t.Errorf("NoBody of %s /%s is %v", r.Method, r.Pattern, r.Is(accounts.NoBody))
 	}
 	if r.Method != http.MethodGet && o.Body != "lines" {
 		statuses = append(statuses, http.StatusRequestEntityTooLarge)
