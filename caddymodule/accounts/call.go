@@ -20,6 +20,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
+	"github.com/mnemogate/mnemogate/caddymodule/routes"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
@@ -57,12 +58,11 @@ type Call struct {
 	root   string            // as the client sent it
 	key    *Key              // the key of the request; nil on the admin endpoint
 	hash   [sha256.Size]byte // of what was sent as the key
+	path   []string          // the segments below API.Root, unescaped
 	params map[string]string
 	query  url.Values    // checked against the route's
 	admin  *manage.Admin // of the company in the path
-
-	introspects bool   // the route is introspect, which OAuth's clients call
-	form        []byte // its body, if it was read for the key
+	form   []byte        // the body of introspect, if it was read for the key
 }
 
 // An Error is an error response.
@@ -108,21 +108,25 @@ func (c *Call) serve(d *API) (err error) {
 	}
 	c.App.BeginCall()
 	defer c.App.EndCall()
+	if path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root); ok {
+		c.path = segmentsOf(path)
+	}
+	if d.Admit != nil { // without a key, nothing is said of what routes there are
+		if c.key, err = d.Admit(c); err != nil {
+			return err
+		}
+	}
 	route, err := c.route(d)
 	if err != nil {
 		return err
 	}
-	c.Service, err = c.App.Service(c.Context())
-	switch {
-	case err == nil:
-		err = c.permit(route)
-	case route.Is(Storeless):
-		err = nil
-	default:
-		err = unreachable(err)
+	if c.Service, err = c.App.Service(c.Context()); err != nil && !route.Is(Storeless) {
+		return unreachable(err)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		if err := c.permit(route); err != nil {
+			return err
+		}
 	}
 	if c.query, err = parseQuery(c.URL.RawQuery, route.Query); err != nil {
 		return err
@@ -133,7 +137,7 @@ func (c *Call) serve(d *API) (err error) {
 	return c.serveRoute(route)
 }
 
-func (c *Call) serveRoute(route Route) error {
+func (c *Call) serveRoute(route *Route) error {
 	if !route.Is(Long) {
 		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		defer cancel()
@@ -147,29 +151,33 @@ func (c *Call) serveRoute(route Route) error {
 	return route.Serve(c)
 }
 
-// route returns the route of the request. Without a key, it says nothing of what routes there
-// are.
-func (c *Call) route(d *API) (_ Route, err error) {
-	path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root)
-	routes, params := match(path, slices.Concat(Routes, d.More))
-	c.introspects = ok && len(routes) == 1 && routes[0].Pattern == introspectPattern
-	if d.Admit != nil {
-		if c.key, err = d.Admit(c); err != nil {
-			return Route{}, err
-		}
+// segmentsOf returns the unescaped segments of an escaped path, whose escapes are valid.
+func segmentsOf(path string) (segments []string) {
+	for segment := range strings.SplitSeq(path, "/") {
+		segment, _ = url.PathUnescape(segment)
+		segments = append(segments, segment)
 	}
-	if !ok || len(routes) == 0 {
-		return Route{}, &Error{Status: http.StatusNotFound, Message: "there is no such path; GET openapi.json lists all"}
+	return segments
+}
+
+// route returns the route of the request.
+func (c *Call) route(d *API) (*Route, error) {
+	method := c.Method
+	if method == http.MethodHead {
+		method = http.MethodGet // the server omits the body
+	}
+	route, params, allow := routes.Find(slices.Concat(Routes, d.More), (*Route).at, method, c.path)
+	if allow != "" {
+		c.W.Header().Set("Allow", allow)
+		return nil, &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method + "; use one that the header Allow lists"}
+	}
+	if route == nil {
+		return nil, &Error{Status: http.StatusNotFound, Message: "there is no such path; GET openapi.json lists all"}
 	}
 	c.params = params
-	route, ok := withMethod(routes, c.Method)
-	if !ok {
-		c.W.Header().Set("Allow", allowed(routes))
-		return Route{}, &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method + "; use one that the header Allow lists"}
-	}
-	for name, value := range params {
-		if !utf8.ValidString(value) || strings.Contains(value, "\x00") { // not every store can look for it
-			return Route{}, &Error{Status: http.StatusNotFound, Field: name, Message: name + ": nothing has this name, because it is not UTF-8 or has a NUL"}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if value := params[name]; !utf8.ValidString(value) || strings.Contains(value, "\x00") { // not every store can look for it
+			return nil, &Error{Status: http.StatusNotFound, Field: name, Message: name + ": nothing has this name, because it is not UTF-8 or has a NUL"}
 		}
 	}
 	return route, nil
@@ -179,7 +187,7 @@ func (c *Call) route(d *API) (_ Route, err error) {
 const keptAnswers = 24 * time.Hour
 
 // serveOnce serves a request that may have been answered before.
-func (c *Call) serveOnce(route Route, lines []string) error {
+func (c *Call) serveOnce(route *Route, lines []string) error {
 	key, ok := flows.IdempotencyKey(lines)
 	if !ok {
 		return &Error{Status: http.StatusBadRequest, Field: flows.IdempotencyKeyHeader, Message: "send it once, with 1 to 255 visible ASCII characters"}
@@ -231,7 +239,7 @@ func unreachable(err error) *Error {
 // permit refuses a request that its key does not allow, and finds the company. For a
 // key without rights for the company, the answer is the same as for a company that
 // does not exist.
-func (c *Call) permit(route Route) error {
+func (c *Call) permit(route *Route) error {
 	if code, ok := c.params["company"]; ok {
 		company := c.Service.Companies[code]
 		if company != nil && !c.key.has(code) {

@@ -13,6 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/routes"
 	"github.com/mnemogate/mnemogate/flows/manage"
 )
 
@@ -139,7 +140,7 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 	challenge := bodies.Challenge
 	if key, ok := bearer(c.Header["Authorization"]); ok {
 		sent, challenge = []string{key}, bodies.Challenge+`, error="invalid_token"`
-	} else if c.introspects {
+	} else if _, oauth := routes.Match(introspectPattern, c.path); oauth { // OAuth's clients call it
 		sent, challenge = c.clientSecret()
 	}
 	if len(sent) == 0 {

@@ -1,11 +1,6 @@
 package accounts
 
-import (
-	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-)
+import "net/http"
 
 // A Right is a permission of a key. Only Write includes another, Create.
 type Right string
@@ -50,6 +45,8 @@ const (
 	Long                        // has no time limit
 	Storeless                   // works even if a store can't be reached
 )
+
+func (r *Route) at() (method, pattern string) { return r.Method, r.Pattern }
 
 // Is reports whether the route has a trait.
 func (r *Route) Is(t Trait) bool { return r.Traits&t != 0 }
@@ -98,62 +95,4 @@ var Routes = []Route{
 	{http.MethodPost, introspectPattern, Introspect, Unkept, nil, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},
 	{http.MethodPost, "{company}/import", Import, Unkept | Long, []string{"update", "verbose"}, (*Call).importLines, "Imports accounts, one per line."},
 	{http.MethodGet, "{company}/export", Export, Long, []string{"secrets"}, (*Call).export, "Exports all accounts, one per line, with their password hashes; with secrets=true also the secrets of authenticator apps, in plain text."},
-}
-
-// match returns the routes of a path, which differ only in their methods. The path
-// is relative to the root and still escaped, so that a parameter can contain a
-// slash.
-func match(path string, routes []Route) (found []Route, params map[string]string) {
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		var err error
-		if segments[i], err = url.PathUnescape(s); err != nil {
-			return nil, nil
-		}
-	}
-	for _, r := range routes {
-		if r.fits(segments) {
-			found = append(found, r)
-		}
-	}
-	if found == nil {
-		return nil, nil
-	}
-	params = map[string]string{}
-	for i, p := range strings.Split(found[0].Pattern, "/") {
-		if name, ok := strings.CutPrefix(p, "{"); ok {
-			params[strings.TrimSuffix(name, "}")] = segments[i]
-		}
-	}
-	return found, params
-}
-
-// fits reports whether the segments of a path match the route's pattern.
-func (r *Route) fits(segments []string) bool {
-	return slices.EqualFunc(strings.Split(r.Pattern, "/"), segments, func(p, segment string) bool {
-		return p == segment || segment != "" && strings.HasPrefix(p, "{")
-	})
-}
-
-// allowed returns the value of the header Allow for the routes of a path.
-func allowed(routes []Route) string {
-	var methods []string
-	for _, r := range routes {
-		methods = append(methods, r.Method)
-	}
-	slices.Sort(methods)
-	return strings.Join(methods, ", ")
-}
-
-// withMethod returns the route with a method. HEAD uses the route of GET; the server omits
-// the body.
-func withMethod(routes []Route, method string) (Route, bool) {
-	if method == http.MethodHead {
-		method = http.MethodGet
-	}
-	i := slices.IndexFunc(routes, func(r Route) bool { return r.Method == method })
-	if i < 0 {
-		return Route{}, false
-	}
-	return routes[i], true
 }

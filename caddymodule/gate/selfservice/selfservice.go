@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
+	"github.com/mnemogate/mnemogate/caddymodule/routes"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -140,26 +140,15 @@ func (r *Route) Name() string { return "me/" + r.pattern }
 
 // Find returns the route of a method and path, and the id in the path.
 func Find(method, path string) (*Route, string, error) {
-	var methods []string
-	for i := range Routes {
-		route, id := &Routes[i], ""
-		if before, ok := strings.CutSuffix(route.pattern, "{id}"); ok {
-			if id, ok = strings.CutPrefix(path, before); !ok || id == "" || strings.Contains(id, "/") {
-				continue
-			}
-		} else if path != route.pattern {
-			continue
-		}
-		if route.Method == method {
-			return route, id, nil
-		}
-		methods = append(methods, route.Method)
+	at := func(r *Route) (method, pattern string) { return r.Method, r.pattern }
+	route, params, allow := routes.Find(Routes, at, method, strings.Split(path, "/"))
+	switch {
+	case route != nil:
+		return route, params["id"], nil
+	case allow != "":
+		return nil, "", wire.NotAllowed(allow, "Use a method that the header Allow lists.")
 	}
-	if methods == nil {
-		return nil, "", wire.ErrNoRoute
-	}
-	slices.Sort(methods)
-	return nil, "", wire.NotAllowed(strings.Join(methods, ", "), "Use a method that the header Allow lists.")
+	return nil, "", wire.ErrNoRoute
 }
 
 // with decodes the body of a change, as for an auth route, and counts the change before it
