@@ -108,7 +108,7 @@ func (k *Key) has(code string) bool {
 }
 
 func (k *Key) may(right Right) bool {
-	return right == "" || slices.Contains(k.May, right) || right == Read && len(k.May) == 0 || right == Create && slices.Contains(k.May, Write)
+	return slices.Contains(k.May, right) || right == Read && len(k.May) == 0
 }
 
 // keyOf returns the key with a hash, or nil if there is none. It takes the same time

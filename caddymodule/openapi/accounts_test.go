@@ -55,8 +55,8 @@ func (a *accountsAPI) add(r *accounts.Route) {
 		a.t.Fatalf("openapi.yaml does not describe %s /%s", r.Method, r.Pattern)
 	}
 	text := o.Text
-	if r.Right != "" {
-		text = strings.TrimSpace("Needs the right `" + string(r.Right) + "`. " + text)
+	if r.Rights != nil {
+		text = strings.TrimSpace("Needs the right `" + string(r.Rights[0]) + "`. " + text)
 	}
 	made := obj("operationId", o.ID, "tags", []any{"accounts"}, "summary", strings.TrimSuffix(r.Summary, "."), "description", text)
 	statuses := []int{400, 401, 403, 429, 500, 503}
