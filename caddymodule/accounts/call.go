@@ -54,15 +54,15 @@ type Call struct {
 	App     *app.App
 	Service *flows.Service // nil on a Storeless route if a store can't be reached
 	Address string         // the client's
+	Admin   *manage.Admin  // of the company in the path
 
 	root   string            // as the client sent it
 	key    *Key              // the key of the request; nil on the admin endpoint
 	hash   [sha256.Size]byte // of what was sent as the key
 	path   []string          // the segments below API.Root, unescaped
 	params map[string]string
-	query  url.Values    // checked against the route's
-	admin  *manage.Admin // of the company in the path
-	form   []byte        // the body of introspect, if it was read for the key
+	query  url.Values // checked against the route's
+	form   []byte     // the body of introspect, if it was read for the key
 }
 
 // An Error is an error response.
@@ -249,7 +249,7 @@ func (c *Call) permit(route *Route) error {
 		if company == nil {
 			return &Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
 		}
-		c.admin = &manage.Admin{Manager: c.Service.Manager, Company: company, Address: c.Address, Actor: c.actor()}
+		c.Admin = &manage.Admin{Manager: c.Service.Manager, Company: company, Address: c.Address, Actor: c.actor()}
 	}
 	if route.Rights == nil || slices.ContainsFunc(route.Rights, c.May) {
 		return nil
@@ -438,8 +438,8 @@ func (c *Call) boolean(name string) (bool, error) {
 	return false, &manage.FieldError{Field: name, Message: "it must be true or false"}
 }
 
-// done answers with 204 No Content, unless err is an error.
-func (c *Call) done(err error) error {
+// Done answers with 204 No Content, unless err is an error.
+func (c *Call) Done(err error) error {
 	if err == nil {
 		c.W.Header().Set("Cache-Control", "no-store")
 		c.W.WriteHeader(http.StatusNoContent)

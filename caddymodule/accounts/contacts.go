@@ -22,11 +22,11 @@ func (c *Call) sendContact() error {
 	case body["phone"] == "":
 		return &manage.FieldError{Field: "phone", Message: "give phone or email"}
 	}
-	address, err := userAddress(body["address"])
+	address, err := UserAddress(body["address"])
 	if err != nil {
 		return err
 	}
-	sent, err := c.admin.SendContact(c.Context(), contact, body[contact.Name], body["locale"], address)
+	sent, err := c.Admin.SendContact(c.Context(), contact, body[contact.Name], body["locale"], address)
 	return c.Reply(http.StatusAccepted, sent, err)
 }
 
@@ -35,7 +35,7 @@ func (c *Call) confirmContact() error {
 	if err != nil {
 		return err
 	}
-	contact, value, proof, err := c.admin.ConfirmContact(c.Context(), body["contact_token"], body["code"])
+	contact, value, proof, err := c.Admin.ConfirmContact(c.Context(), body["contact_token"], body["code"])
 	proven := api.ProvenContact{Proof: proof}
 	if contact.Name == record.Phone.Name {
 		proven.Phone = value

@@ -30,8 +30,8 @@ func (c *Call) view(a record.Account, public ...record.Failures) api.Account {
 	v := api.AccountOf(a)
 	var locked time.Time
 	for _, a.FailureCounts = range append(public, a.FailureCounts) {
-		v.CaptchaDue = v.CaptchaDue || c.admin.Company.CaptchaDue(a.FailureCounts[record.WrongPasswords])
-		if until := c.admin.LockedUntil(a); until.After(locked) {
+		v.CaptchaDue = v.CaptchaDue || c.Admin.Company.CaptchaDue(a.FailureCounts[record.WrongPasswords])
+		if until := c.Admin.LockedUntil(a); until.After(locked) {
 			locked = until
 		}
 	}

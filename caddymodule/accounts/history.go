@@ -16,16 +16,16 @@ func (c *Call) history() error {
 	}
 	var events []record.Event
 	if c.query.Has("ref") {
-		events, err = c.admin.Referred(c.Context(), c.mnemocode(), c.query.Get("ref"))
+		events, err = c.Admin.Referred(c.Context(), c.mnemocode(), c.query.Get("ref"))
 	} else {
-		events, err = c.admin.History(c.Context(), c.mnemocode(), limit)
+		events, err = c.Admin.History(c.Context(), c.mnemocode(), limit)
 	}
 	return c.Reply(http.StatusOK, api.History{Events: c.eventViews(events)}, err)
 }
 
 // referred finds the events with a ref, of any account.
 func (c *Call) referred() error {
-	events, err := c.admin.Referred(c.Context(), "", c.query.Get("ref"))
+	events, err := c.Admin.Referred(c.Context(), "", c.query.Get("ref"))
 	views := c.eventViews(events)
 	for i, e := range events {
 		views[i].Mnemocode = e.Mnemocode

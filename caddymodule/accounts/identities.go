@@ -35,7 +35,7 @@ func (c *Call) addIdentity() error {
 	if err != nil {
 		return err
 	}
-	a, _, err := c.admin.Change(c.Context(), c.mnemocode(), manage.Change{Apply: func(a *record.Account) error {
+	a, _, err := c.Admin.Change(c.Context(), c.mnemocode(), manage.Change{Apply: func(a *record.Account) error {
 		for _, i := range a.Identities {
 			if i.Provider == added.Provider && i != added {
 				return manage.ErrOtherIdentity
@@ -54,7 +54,7 @@ func (c *Call) removeIdentity() error {
 	if err != nil {
 		return err
 	}
-	_, _, err = c.admin.Change(c.Context(), c.mnemocode(), manage.Change{Apply: func(a *record.Account) error {
+	_, _, err = c.Admin.Change(c.Context(), c.mnemocode(), manage.Change{Apply: func(a *record.Account) error {
 		at := slices.Index(a.Identities, removed)
 		if at < 0 {
 			return manage.ErrNoIdentity
@@ -62,7 +62,7 @@ func (c *Call) removeIdentity() error {
 		a.Identities = slices.Delete(slices.Clone(a.Identities), at, at+1)
 		return nil
 	}})
-	return c.done(err)
+	return c.Done(err)
 }
 
 // one returns the account that a list is asked for by its identity or login id, with no ID if
@@ -76,10 +76,10 @@ func (c *Call) one() (a record.Account, asked bool, err error) {
 	case byIdentity:
 		var wanted record.Identity
 		if wanted, err = identity(c.query.Get("provider_id"), c.query.Get("subject")); err == nil {
-			a, err = c.admin.ByIdentity(c.Context(), wanted)
+			a, err = c.Admin.ByIdentity(c.Context(), wanted)
 		}
 	case byLoginID:
-		a, err = c.admin.ByLoginID(c.Context(), c.loginID("login_id"))
+		a, err = c.Admin.ByLoginID(c.Context(), c.LoginID("login_id"))
 	}
 	if errors.Is(err, record.ErrNotFound) {
 		return record.Account{}, true, nil

@@ -57,9 +57,9 @@ func (c *Call) importLines() error {
 	_ = http.NewResponseController(c.W).EnableFullDuplex() // HTTP/2 does not need it
 	c.W.Header().Set("Content-Type", "application/x-ndjson")
 	c.W.Header().Set("Cache-Control", "no-store")
-	c.admin.Bulk = true
+	c.Admin.Bulk = true
 	i := &importer{
-		admin:   c.admin,
+		admin:   c.Admin,
 		update:  update,
 		verbose: verbose,
 		allowed: func() error { return c.stillAllowed(rights...) },
@@ -69,7 +69,7 @@ func (c *Call) importLines() error {
 	}
 	counts := i.run(c.Context(), body)
 	if counts.Error != "" {
-		c.App.Log().Warn("an import was given up", "company", c.admin.Company.Code, "line", counts.Line, "error", i.broken)
+		c.App.Log().Warn("an import was given up", "company", c.Admin.Company.Code, "line", counts.Line, "error", i.broken)
 	}
 	_ = api.WriteLine(i.out, counts) // the client may be gone
 	return nil
@@ -84,7 +84,7 @@ func (c *Call) stillAllowed(rights ...Right) error {
 	if !c.App.IsReplaced() {
 		return nil
 	}
-	now, company := app.Running(), c.admin.Company.Code
+	now, company := app.Running(), c.Admin.Company.Code
 	if now == nil || !now.SharesStores(c.App) || now.Companies[company] == nil {
 		return errRemoved
 	}
@@ -396,15 +396,15 @@ func (c *Call) export() error {
 			return err
 		}
 		if err != nil {
-			c.App.Log().Warn("an export was interrupted", "company", c.admin.Company.Code, "error", err)
+			c.App.Log().Warn("an export was interrupted", "company", c.Admin.Company.Code, "error", err)
 			return ErrBroken
 		}
 		if after == "" {
-			e := record.Event{Name: record.AccountsExported, Company: c.admin.Company.Code, Address: c.Address, Actor: c.actor()}
+			e := record.Event{Name: record.AccountsExported, Company: c.Admin.Company.Code, Address: c.Address, Actor: c.actor()}
 			if secrets {
 				e.Reason = "secrets"
 			}
-			c.admin.Emit(c.Context(), e)
+			c.Admin.Emit(c.Context(), e)
 			c.W.Header().Set("Content-Type", "application/x-ndjson")
 			c.W.Header().Set("Cache-Control", "no-store")
 		}
@@ -424,19 +424,19 @@ func (c *Call) exportPage(ctx context.Context, after string, secrets bool) (line
 	if err := c.stillAllowed(Export); err != nil {
 		return nil, "", err
 	}
-	accounts, err := c.admin.List(ctx, after, exportPage)
+	accounts, err := c.Admin.List(ctx, after, exportPage)
 	if err != nil {
 		return nil, "", err
 	}
 	var b bytes.Buffer
 	for _, a := range accounts {
-		codes, err := c.admin.BackupCodeHashes(ctx, a)
+		codes, err := c.Admin.BackupCodeHashes(ctx, a)
 		if err != nil {
 			return nil, "", err
 		}
 		exported := api.ExportedAccountOf(a, codes)
 		if a.Passkeys > 0 {
-			passkeys, err := c.admin.Passkeys(ctx, a.Mnemocode)
+			passkeys, err := c.Admin.Passkeys(ctx, a.Mnemocode)
 			if errors.Is(err, record.ErrNotFound) {
 				continue // it was deleted after it was listed
 			}
@@ -446,7 +446,7 @@ func (c *Call) exportPage(ctx context.Context, after string, secrets bool) (line
 			exported.SetPasskeys(passkeys)
 		}
 		if secrets {
-			if exported.TOTPSecret, err = c.admin.ExportTOTP(ctx, a); err != nil {
+			if exported.TOTPSecret, err = c.Admin.ExportTOTP(ctx, a); err != nil {
 				return nil, "", err
 			}
 		}

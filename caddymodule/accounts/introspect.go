@@ -24,7 +24,7 @@ func (c *Call) introspect() error {
 	if err != nil {
 		return err
 	}
-	answer, err := c.admin.Introspect(c.Context(), token)
+	answer, err := c.Admin.Introspect(c.Context(), token)
 	return c.Reply(http.StatusOK, answer, err)
 }
 

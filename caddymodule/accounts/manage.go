@@ -16,13 +16,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/typed"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// loginID returns the login id in a parameter of the query. In a query, + stands for a space, and
+// LoginID returns the login id in a parameter of the query. In a query, + stands for a space, and
 // many clients forget to escape the + of a phone or an email. Neither can contain a
-// space, so loginID reads a space in them as a +.
-func (c *Call) loginID(parameter string) string {
+// space, so LoginID reads a space in them as a +.
+func (c *Call) LoginID(parameter string) string {
 	const plus = "\x00"
 	query, _ := url.ParseQuery(strings.ReplaceAll(c.URL.RawQuery, "+", "%00")) // parseQuery has checked that it is well-formed
 	id := query.Get(parameter)
@@ -57,12 +56,12 @@ func (c *Call) create() error {
 			}
 		}
 	}
-	a, err := c.admin.Create(c.Context(), change)
+	a, err := c.Admin.Create(c.Context(), change)
 	if err != nil {
 		return err
 	}
 	c.W.Header().Set("ETag", api.ETag(a))
-	c.W.Header().Set("Location", c.root+c.admin.Company.Code+"/accounts/"+api.PathEscape(a.Mnemocode))
+	c.W.Header().Set("Location", c.root+c.Admin.Company.Code+"/accounts/"+api.PathEscape(a.Mnemocode))
 	return c.Reply(http.StatusCreated, c.view(a), nil)
 }
 
@@ -98,7 +97,7 @@ func (c *Call) answer(a record.Account, err error) error {
 	if err != nil || !c.May(Read) {
 		return c.Reply(http.StatusOK, api.Changed{Mnemocode: a.Mnemocode}, err)
 	}
-	public, err := c.admin.PublicFailures(c.Context(), c.admin.Company, a)
+	public, err := c.Admin.PublicFailures(c.Context(), c.Admin.Company, a)
 	if c.Method != http.MethodGet {
 		err = nil // the change was made
 	}
@@ -106,7 +105,7 @@ func (c *Call) answer(a record.Account, err error) error {
 }
 
 func (c *Call) show() error {
-	a, err := c.admin.ByMnemocode(c.Context(), c.mnemocode())
+	a, err := c.Admin.ByMnemocode(c.Context(), c.mnemocode())
 	return c.answer(a, err)
 }
 
@@ -116,16 +115,16 @@ func (c *Call) change() error {
 		return err
 	}
 	change.Match = c.ifMatch()
-	a, _, err := c.admin.Change(c.Context(), c.mnemocode(), change)
+	a, _, err := c.Admin.Change(c.Context(), c.mnemocode(), change)
 	return c.answer(a, c.ifMissing(err))
 }
 
 func (c *Call) delete() error {
-	err := c.admin.Delete(c.Context(), c.mnemocode(), c.ifMatch())
+	err := c.Admin.Delete(c.Context(), c.mnemocode(), c.ifMatch())
 	if err == nil || err == manage.ErrRevocationPending {
-		captured.Forget(c.admin.Company.Code, c.mnemocode())
+		captured.Forget(c.Admin.Company.Code, c.mnemocode())
 	}
-	return c.done(c.ifMissing(err))
+	return c.Done(c.ifMissing(err))
 }
 
 // ifMatch returns the condition of the header If-Match (RFC 9110, section 13.1.1), or nil
@@ -153,47 +152,17 @@ func (c *Call) ifMissing(err error) error {
 }
 
 func (c *Call) backupCodes() error {
-	codes, err := c.admin.NewBackupCodes(c.Context(), c.mnemocode())
+	codes, err := c.Admin.NewBackupCodes(c.Context(), c.mnemocode())
 	return c.Reply(http.StatusOK, api.BackupCodes{Codes: codes}, err)
 }
 
 func (c *Call) welcome() error {
-	return c.Reply(http.StatusAccepted, struct{}{}, c.admin.Welcome(c.Context(), c.mnemocode(), !c.May(Write)))
+	return c.Reply(http.StatusAccepted, struct{}{}, c.Admin.Welcome(c.Context(), c.mnemocode(), !c.May(Write)))
 }
 
 func (c *Call) unlock() error {
-	a, err := c.admin.Unlock(c.Context(), c.mnemocode())
+	a, err := c.Admin.Unlock(c.Context(), c.mnemocode())
 	return c.answer(a, err)
-}
-
-// Explain says what would become of a login.
-func (c *Call) Explain() error {
-	address, err := userAddress(c.query.Get("address"))
-	if err != nil {
-		return err
-	}
-	found, err := c.admin.Explain(c.Context(), c.loginID("login_id"), address)
-	findings := make([]api.Finding, len(found))
-	for i, f := range found {
-		findings[i] = api.Finding{Check: "login", Result: api.OK, Message: f.Message}
-		if coded, ok := errors.AsType[*wire.Error](f.Answer); ok {
-			check := strings.TrimSpace(coded.Code + " " + string(wire.ReasonOf(f.Answer)))
-			findings[i] = api.Finding{Check: check, Result: api.Failed, Message: f.Message, Advice: f.Advice}
-		}
-		if refusal, ok := errors.AsType[*wire.Refusal](f.Answer); ok && refusal.RetryAfter > 0 && refusal.Message == "" { // with a message of its own, waiting does not help
-			findings[i].Message += ", for " + refusal.RetryAfter.Round(time.Second).String()
-		}
-	}
-	return c.Reply(http.StatusOK, api.Findings{Findings: findings}, err)
-}
-
-// RotateSigningKey gives the company a new key that signs assertions.
-func (c *Call) RotateSigningKey() error {
-	err := c.App.SigningKeys().Rotate(c.Context(), c.admin.Company.Code)
-	if err == nil {
-		c.admin.Emit(c.Context(), record.Event{Name: record.CompanyKeyRotated, Company: c.admin.Company.Code, Address: c.Address, Actor: c.actor()})
-	}
-	return c.done(err)
 }
 
 func (c *Call) list() error {
@@ -216,9 +185,9 @@ func (c *Call) list() error {
 		accounts = []record.Account{one}
 	case asked:
 	case match != record.Match{}:
-		accounts, err = c.admin.Search(c.Context(), match, after, limit+1)
+		accounts, err = c.Admin.Search(c.Context(), match, after, limit+1)
 	default:
-		accounts, err = c.admin.List(c.Context(), after, limit+1)
+		accounts, err = c.Admin.List(c.Context(), after, limit+1)
 	}
 	if err != nil {
 		return err

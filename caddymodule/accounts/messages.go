@@ -16,7 +16,7 @@ import (
 const maxWait = 30 * time.Second
 
 func (c *Call) messages() error {
-	if company := c.admin.Company; !captured.Of(company.SMS) && !captured.Of(company.Mail) {
+	if company := c.Admin.Company; !captured.Of(company.SMS) && !captured.Of(company.Mail) {
 		return &Error{Status: http.StatusNotFound, Field: "company", Message: "the company captures no messages: configure sms capture or mail capture"}
 	}
 	after, err := int64(0), error(nil)
@@ -34,7 +34,7 @@ func (c *Call) messages() error {
 	ctx, cancel := context.WithTimeout(c.Context(), wait)
 	defer cancel()
 	answer := api.Messages{Messages: []api.Message{}, Next: strconv.FormatInt(after, 10)}
-	for _, m := range captured.List(ctx, c.admin.Company.Code, typed.LoginID(c.loginID("to"), c.admin.Company.PhoneRegion), after) {
+	for _, m := range captured.List(ctx, c.Admin.Company.Code, typed.LoginID(c.LoginID("to"), c.Admin.Company.PhoneRegion), after) {
 		answer.Next = strconv.FormatInt(m.Number, 10)
 		answer.Messages = append(answer.Messages, api.Message{
 			ID: m.ID, Time: m.Time.UTC(), Type: m.Type, To: m.To, Code: m.Code, Link: m.Link, Text: m.Text,

@@ -7,10 +7,10 @@ import (
 )
 
 func (c *Call) passkeys() error {
-	passkeys, err := c.admin.Passkeys(c.Context(), c.mnemocode())
+	passkeys, err := c.Admin.Passkeys(c.Context(), c.mnemocode())
 	return c.Reply(http.StatusOK, api.Passkeys{Passkeys: api.Each(passkeys, api.PasskeyOf)}, err)
 }
 
 func (c *Call) removePasskey() error {
-	return c.done(c.admin.RemovePasskey(c.Context(), c.mnemocode(), c.Param("passkey"), c.query.Get("keep_session")))
+	return c.Done(c.Admin.RemovePasskey(c.Context(), c.mnemocode(), c.Param("passkey"), c.query.Get("keep_session")))
 }

@@ -11,11 +11,11 @@ func (c *Call) checkPassword() error {
 	if err != nil {
 		return err
 	}
-	address, err := userAddress(body["address"])
+	address, err := UserAddress(body["address"])
 	if err != nil {
 		return err
 	}
-	return c.done(c.admin.CheckPassword(c.Context(), c.mnemocode(), body["current_password"], address))
+	return c.Done(c.Admin.CheckPassword(c.Context(), c.mnemocode(), body["current_password"], address))
 }
 
 func (c *Call) changePassword() error {
@@ -23,11 +23,11 @@ func (c *Call) changePassword() error {
 	if err != nil {
 		return err
 	}
-	address, err := userAddress(body["address"])
+	address, err := UserAddress(body["address"])
 	if err != nil {
 		return err
 	}
-	return c.done(c.admin.ChangePassword(c.Context(), c.mnemocode(), manage.PasswordChange{
+	return c.Done(c.Admin.ChangePassword(c.Context(), c.mnemocode(), manage.PasswordChange{
 		Current: body["current_password"],
 		New:     body["new_password"],
 		Keep:    body["keep_session"],
@@ -35,9 +35,9 @@ func (c *Call) changePassword() error {
 	}))
 }
 
-// userAddress returns the address of a user, which a backend may send, or an empty
+// UserAddress returns the address of a user, which a backend may send, or an empty
 // string.
-func userAddress(text string) (string, error) {
+func UserAddress(text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}

@@ -29,7 +29,7 @@ func (c *Call) issueToken() error {
 	if err := c.require(right); err != nil {
 		return err
 	}
-	token, t, err := c.admin.IssueToken(c.Context(), c.mnemocode(), wish)
+	token, t, err := c.Admin.IssueToken(c.Context(), c.mnemocode(), wish)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func parseToken(data []byte) (wish manage.TokenWish, err error) {
 // tokens lists the tokens that the key may see: with the right act alone, those with which
 // somebody acts as the user.
 func (c *Call) tokens() error {
-	found, err := c.admin.IssuedTokens(c.Context(), c.mnemocode())
+	found, err := c.Admin.IssuedTokens(c.Context(), c.mnemocode())
 	list := api.Tokens{Tokens: []api.Token{}}
 	for _, t := range found {
 		if t.Actor != "" || c.May(Issue) {
@@ -77,5 +77,5 @@ func (c *Call) tokens() error {
 }
 
 func (c *Call) removeToken() error {
-	return c.done(c.admin.RemoveToken(c.Context(), c.mnemocode(), c.Param("token"), !c.May(Issue)))
+	return c.Done(c.Admin.RemoveToken(c.Context(), c.mnemocode(), c.Param("token"), !c.May(Issue)))
 }

@@ -3,7 +3,7 @@ package accounts
 import "net/http"
 
 func (c *Call) newTOTP() error {
-	secret, err := c.admin.NewTOTP(c.Context(), c.mnemocode())
+	secret, err := c.Admin.NewTOTP(c.Context(), c.mnemocode())
 	return c.Reply(http.StatusOK, secret, err)
 }
 
@@ -12,11 +12,11 @@ func (c *Call) confirmTOTP() error {
 	if err != nil {
 		return err
 	}
-	a, err := c.admin.ConfirmTOTP(c.Context(), c.mnemocode(), body["code"], body["keep_session"])
+	a, err := c.Admin.ConfirmTOTP(c.Context(), c.mnemocode(), body["code"], body["keep_session"])
 	return c.answer(a, err)
 }
 
 func (c *Call) removeTOTP() error {
-	_, err := c.admin.RemoveTOTP(c.Context(), c.mnemocode(), c.query.Get("keep_session"))
-	return c.done(err)
+	_, err := c.Admin.RemoveTOTP(c.Context(), c.mnemocode(), c.query.Get("keep_session"))
+	return c.Done(err)
 }

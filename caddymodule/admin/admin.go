@@ -63,8 +63,8 @@ var accountsAPI = accounts.API{
 		{Method: http.MethodPost, Pattern: "rekey", Traits: accounts.NoBody | accounts.Long, Serve: rekey, Summary: "Gives the accounts store a new secret, and answers when all nodes use it."},
 		{Method: http.MethodPost, Pattern: "explain", Serve: explain, Summary: "Says what would become of a request for a site."},
 		{Method: http.MethodPost, Pattern: "{company}/send-test", Traits: accounts.Long, Serve: try, Summary: "Sends one message that says that it is a test, and tells what came back."},
-		{Method: http.MethodGet, Pattern: "{company}/explain", Query: []string{"login_id", "address"}, Serve: (*accounts.Call).Explain, Summary: "Says what would become of a login."},
-		{Method: http.MethodPost, Pattern: "{company}/signing-key", Traits: accounts.NoBody, Serve: (*accounts.Call).RotateSigningKey, Summary: "Gives a company a new key that signs assertions."},
+		{Method: http.MethodGet, Pattern: "{company}/explain", Query: []string{"login_id", "address"}, Serve: explainLogin, Summary: "Says what would become of a login."},
+		{Method: http.MethodPost, Pattern: "{company}/signing-key", Traits: accounts.NoBody, Serve: rotateSigningKey, Summary: "Gives a company a new key that signs assertions."},
 		{Method: http.MethodPost, Pattern: "companies", Traits: accounts.Long, Serve: empty, Summary: "Erases a company or, with to, renames it: a part in each call, until done."},
 	},
 }

@@ -51,3 +51,12 @@ func empty(c *accounts.Call) error {
 	captured.Forget(company, "")
 	return c.Reply(http.StatusOK, part, nil)
 }
+
+// rotateSigningKey gives a company a new key that signs assertions.
+func rotateSigningKey(c *accounts.Call) error {
+	err := c.App.SigningKeys().Rotate(c.Context(), c.Admin.Company.Code)
+	if err == nil {
+		c.Admin.Emit(c.Context(), record.Event{Name: record.CompanyKeyRotated, Company: c.Admin.Company.Code, Address: c.Address, Actor: c.Admin.Actor})
+	}
+	return c.Done(err)
+}

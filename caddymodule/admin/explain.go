@@ -5,21 +5,25 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/gate"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // explain says what would become of a request for a site. It changes and counts nothing.
@@ -58,6 +62,27 @@ func explain(c *accounts.Call) error {
 	}
 	explained.Site = found.Site
 	return c.Reply(http.StatusOK, explained, nil)
+}
+
+// explainLogin says what would become of a login.
+func explainLogin(c *accounts.Call) error {
+	address, err := accounts.UserAddress(c.URL.Query().Get("address"))
+	if err != nil {
+		return err
+	}
+	found, err := c.Admin.Explain(c.Context(), c.LoginID("login_id"), address)
+	findings := make([]api.Finding, len(found))
+	for i, f := range found {
+		findings[i] = api.Finding{Check: "login", Result: api.OK, Message: f.Message}
+		if coded, ok := errors.AsType[*wire.Error](f.Answer); ok {
+			check := strings.TrimSpace(coded.Code + " " + string(wire.ReasonOf(f.Answer)))
+			findings[i] = api.Finding{Check: check, Result: api.Failed, Message: f.Message, Advice: f.Advice}
+		}
+		if refusal, ok := errors.AsType[*wire.Refusal](f.Answer); ok && refusal.RetryAfter > 0 && refusal.Message == "" { // with a message of its own, waiting does not help
+			findings[i].Message += ", for " + refusal.RetryAfter.Round(time.Second).String()
+		}
+	}
+	return c.Reply(http.StatusOK, api.Findings{Findings: findings}, err)
 }
 
 // imagine returns a request as a server gets it from a client on this machine, and the port

@@ -53,8 +53,7 @@ type trial struct {
 
 // newTrial returns a trial, or an error that says why it is not possible.
 func newTrial(c *accounts.Call, channel, to string) (*trial, error) {
-	code := c.Param("company")
-	t := &trial{company: c.Service.Companies[code], check: channel}
+	t := &trial{company: c.Admin.Company, check: channel}
 	switch channel {
 	case "sms", "mail":
 		m, err := manage.NewTrial(t.company, to, channel == "mail")
@@ -79,7 +78,7 @@ func newTrial(c *accounts.Call, channel, to string) (*trial, error) {
 			return nil, &manage.FieldError{Field: "to", Message: "events have one receiver: leave it out"}
 		}
 		t.what = "a test event"
-		for _, g := range c.App.Companies[code].Guests() { // those of t.company count what they deliver
+		for _, g := range c.App.Companies[t.company.Code].Guests() { // those of t.company count what they deliver
 			if receiver, ok := g.Module.(tenant.EventReceiver); ok {
 				e := background.TrialEvent(t.company, c.Service.Now())
 				t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, e) }
@@ -89,7 +88,7 @@ func newTrial(c *accounts.Call, channel, to string) (*trial, error) {
 		return nil, &manage.FieldError{Field: "channel", Message: "it must be sms, mail or events"}
 	}
 	if t.send == nil {
-		return nil, &accounts.Error{Status: http.StatusBadRequest, Field: "channel", Message: "company " + code + " has no " + channel + " in its configuration: there is nothing to test"}
+		return nil, &accounts.Error{Status: http.StatusBadRequest, Field: "channel", Message: "company " + t.company.Code + " has no " + channel + " in its configuration: there is nothing to test"}
 	}
 	return t, nil
 }
