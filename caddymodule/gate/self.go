@@ -56,7 +56,8 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			return session.ErrOneFactor
 		}
 		var fresh time.Duration // how old the login may be; 0 for any age
-		if route.IsChange(user, id) {
+		change := route.IsChange(user, id)
+		if change {
 			fresh = time.Duration(h.SelfService)
 			if _, _, err = service.Quiet().User(r.Context(), request, fresh); err != nil {
 				return err
@@ -66,6 +67,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			Request:    r,
 			Self:       user,
 			ID:         id,
+			Change:     change,
 			FreshFor:   time.Duration(h.SelfService),
 			MFAMissing: missing,
 			ReadBody: func() ([]byte, error) {

@@ -28,7 +28,7 @@ type Route struct {
 	Method  string
 	pattern string // {id} matches any one segment
 	needs   need
-	serve   func(*Call) (any, error)
+	action  action
 }
 
 // A need is what a route needs of the session.
@@ -42,33 +42,33 @@ const (
 
 // Routes lists the routes.
 var Routes = []Route{
-	{http.MethodGet, "factors", aSession, (*Call).factors},
-	{http.MethodGet, "sessions", aSession, (*Call).sessions},
-	{http.MethodDelete, "sessions", recentLogin, (*Call).endOthers},
-	{http.MethodDelete, endSession, recentLogin, (*Call).endSession},
-	{http.MethodGet, "devices", aSession, (*Call).devices},
-	{http.MethodDelete, "devices", recentLogin, (*Call).forgetDevices},
-	{http.MethodDelete, "devices/{id}", recentLogin, (*Call).forgetDevices},
+	{http.MethodGet, "factors", aSession, plain((*Call).factors)},
+	{http.MethodGet, "sessions", aSession, plain((*Call).sessions)},
+	{http.MethodDelete, "sessions", recentLogin, bodyless((*Call).endOthers)},
+	{http.MethodDelete, endSession, recentLogin, bodyless((*Call).endSession)},
+	{http.MethodGet, "devices", aSession, plain((*Call).devices)},
+	{http.MethodDelete, "devices", recentLogin, bodyless((*Call).forgetDevices)},
+	{http.MethodDelete, "devices/{id}", recentLogin, bodyless((*Call).forgetDevices)},
 	{http.MethodPost, "password", twoFactors, with((*Call).changePassword)},
 	{http.MethodPost, "totp", twoFactors, with((*Call).newTOTP)},
 	{http.MethodPost, "totp/confirm", twoFactors, with((*Call).confirmTOTP)},
-	{http.MethodDelete, "totp", twoFactors, (*Call).removeTOTP},
+	{http.MethodDelete, "totp", twoFactors, bodyless((*Call).removeTOTP)},
 	{http.MethodPost, "second_factor", twoFactors, with((*Call).setSecondFactor)},
 	{http.MethodPost, "backup-codes", twoFactors, with((*Call).newBackupCodes)},
 	{http.MethodPost, "phone", twoFactors, with((*Call).sendPhone)},
 	{http.MethodPost, "phone/confirm", twoFactors, with(confirm(record.Phone))},
-	{http.MethodDelete, "phone", twoFactors, remove(record.Phone)},
+	{http.MethodDelete, "phone", twoFactors, bodyless(remove(record.Phone))},
 	{http.MethodPost, "email", twoFactors, with((*Call).sendEmail)},
 	{http.MethodPost, "email/confirm", twoFactors, with(confirm(record.Email))},
-	{http.MethodDelete, "email", twoFactors, remove(record.Email)},
-	{http.MethodGet, "passkeys", aSession, (*Call).passkeys},
+	{http.MethodDelete, "email", twoFactors, bodyless(remove(record.Email))},
+	{http.MethodGet, "passkeys", aSession, plain((*Call).passkeys)},
 	{http.MethodPost, "passkeys", twoFactors, with((*Call).addPasskey)},
 	{http.MethodPost, "passkeys/options", twoFactors, with((*Call).newPasskey)},
 	{http.MethodPatch, "passkeys/{id}", recentLogin, with((*Call).renamePasskey)},
-	{http.MethodDelete, "passkeys/{id}", twoFactors, (*Call).removePasskey},
-	{http.MethodGet, "tokens", aSession, (*Call).tokens},
+	{http.MethodDelete, "passkeys/{id}", twoFactors, bodyless((*Call).removePasskey)},
+	{http.MethodGet, "tokens", aSession, plain((*Call).tokens)},
 	{http.MethodPost, "tokens", recentLogin, with((*Call).issueToken)},
-	{http.MethodDelete, "tokens/{id}", recentLogin, (*Call).removeToken},
+	{http.MethodDelete, "tokens/{id}", recentLogin, bodyless((*Call).removeToken)},
 }
 
 const endSession = "sessions/{id}"
@@ -95,37 +95,29 @@ type Call struct {
 	Accepted   func()                 // is called once the body was accepted
 	LoggedOut  func()                 // is called after the session of the request was revoked
 	ID         string                 // of the session or other thing in the path
-
-	kind string // of the change, for its budget
+	Change     bool                   // what IsChange reports
 }
 
 // Serve returns the answer of a route: "status":"success" and the route's fields. It
-// refuses a query, and for DELETE a body that says something: otherwise a client that names
-// one session in it would end all. A change counts once its body is valid.
+// refuses a query. A change counts once its body is valid.
 func (r *Route) Serve(c Call) (answer any, err error) {
-	c.kind = r.Method + " " + r.pattern
 	defer func() {
 		err = c.EndChange(c.Context(), err)
 	}()
 	if c.URL.RawQuery != "" {
 		return nil, wire.Invalid("This route has no query parameters. Leave them out.")
 	}
-	if r.Method == http.MethodDelete {
-		body, err := c.ReadBody()
-		if errors.Is(err, wire.ErrTooLarge) || errors.Is(err, wire.ErrMediaType) || !bodies.IsEmpty(body) {
-			return nil, wire.Invalid("This route has no body. Leave it out.")
-		}
-		if err != nil {
+	next, err := r.action(&c)
+	if err != nil {
+		return nil, err
+	}
+	c.Accepted()
+	if c.Change {
+		if err := c.BeginChange(c.Context(), r.Method+" "+r.pattern); err != nil {
 			return nil, err
 		}
-		c.Accepted()
-		if r.IsChange(c.Self, c.ID) {
-			if err := c.BeginChange(c.Context(), c.kind); err != nil {
-				return nil, err
-			}
-		}
 	}
-	return r.serve(&c)
+	return next(&c)
 }
 
 // done is the answer of a route without fields.
@@ -151,23 +143,35 @@ func Find(method, path string) (*Route, string, error) {
 	return nil, "", wire.ErrNoRoute
 }
 
-// with decodes the body of a change, as for an auth route, and counts the change before it
-// calls serve.
-func with[Body any](serve func(*Call, Body) (any, error)) func(*Call) (any, error) {
-	return func(c *Call) (any, error) {
+// An action reads the body of a request. It returns what serves the request then.
+type action func(*Call) (serve, error)
+
+type serve = func(*Call) (any, error)
+
+// plain is the action of a route that changes nothing.
+func plain(next serve) action { return func(*Call) (serve, error) { return next, nil } }
+
+// bodyless refuses a body that says something: otherwise a client that names one session in
+// it would end all.
+func bodyless(next serve) action {
+	return func(c *Call) (serve, error) {
+		body, err := c.ReadBody()
+		if errors.Is(err, wire.ErrTooLarge) || errors.Is(err, wire.ErrMediaType) || !bodies.IsEmpty(body) {
+			err = wire.Invalid("This route has no body. Leave it out.")
+		}
+		return next, err
+	}
+}
+
+// with decodes the body, as for an auth route.
+func with[Body any](next func(*Call, Body) (any, error)) action {
+	return func(c *Call) (serve, error) {
 		var body Body
 		sent, err := c.ReadBody()
 		if err == nil {
 			err = wire.Decode(sent, &body)
 		}
-		if err != nil {
-			return nil, err
-		}
-		c.Accepted()
-		if err := c.BeginChange(c.Context(), c.kind); err != nil {
-			return nil, err
-		}
-		return serve(c, body)
+		return func(c *Call) (any, error) { return next(c, body) }, err
 	}
 }
 
@@ -295,7 +299,7 @@ func confirm(contact record.Contact) func(*Call, contactCode) (any, error) {
 	}
 }
 
-func remove(contact record.Contact) func(*Call) (any, error) {
+func remove(contact record.Contact) serve {
 	return func(c *Call) (any, error) { return succeeded, c.RemoveOwnContact(c.Context(), contact) }
 }
 
