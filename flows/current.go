@@ -26,10 +26,11 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
-	if r.Authorization, err = r.credentials(); err != nil {
+	sent, err := r.credentials()
+	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findCall(ctx, company, key, (*session.Call).Find, r)
+	c, err := s.findCall(ctx, company, key, (*session.Call).Find, r, sent)
 	if errors.Is(err, wire.ErrSessionInvalid) {
 		err = wire.ErrTokenInvalid // an issued token has no session to tell of
 	}
@@ -95,14 +96,14 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findAuthorized(ctx, company, key, (*session.Call).Find, r)
+	c, err := s.findAuthorized(ctx, company, key, (*session.Call).Find, r, r.Authorization)
 	if err == nil && r.Body != nil {
 		var body []byte
 		if body, err = r.Body(); err == nil && len(body) > 0 {
 			err = wire.Decode(body, wants)
 		}
 		if err == nil { // the body may have come slowly, and the session changed meanwhile
-			c, err = s.findAuthorized(ctx, company, key, (*session.Call).Find, r)
+			c, err = s.findAuthorized(ctx, company, key, (*session.Call).Find, r, r.Authorization)
 		}
 	}
 	if err != nil {
@@ -147,20 +148,20 @@ func (s *Service) ChangeFailed(ctx context.Context, route string, client session
 	s.WaitRecorded()
 }
 
-// End revokes the authorized session of a request's token. It needs no API key and
-// accepts sessions of any company, because browsers send a site's cookie to each of its
-// companies.
-func (s *Service) End(ctx context.Context, r *Request) (err error) {
+// End revokes the authorized session of the token in credentials, which are like a Request's
+// Authorization. It needs no API key and accepts sessions of any company, because browsers
+// send a site's cookie to each of its companies.
+func (s *Service) End(ctx context.Context, r *Request, credentials []string) (err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
-	if _, err := wire.ParseBearer(r.Authorization); err != nil {
+	if _, err := wire.ParseBearer(credentials); err != nil {
 		return err
 	}
 	company := s.Companies[r.Company]
 	if company == nil {
 		return wire.ErrTokenInvalid
 	}
-	c, err := s.findAuthorized(ctx, company, "", (*session.Call).FindOfAnyCompany, r)
+	c, err := s.findAuthorized(ctx, company, "", (*session.Call).FindOfAnyCompany, r, credentials)
 	if err != nil {
 		return err
 	}
@@ -174,9 +175,9 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 // A finder is a method of session.Call that finds the session of a token.
 type finder func(c *session.Call, ctx context.Context, token string) error
 
-// findCall returns the call of a request, with the session of its token.
-func (s *Service) findCall(ctx context.Context, company *tenant.Company, key string, find finder, r *Request) (*session.Call, error) {
-	token, err := wire.ParseBearer(r.Authorization)
+// findCall returns the call of a request, with the session of the token in credentials.
+func (s *Service) findCall(ctx context.Context, company *tenant.Company, key string, find finder, r *Request, credentials []string) (*session.Call, error) {
+	token, err := wire.ParseBearer(credentials)
 	if err != nil {
 		return nil, err
 	}
@@ -187,8 +188,8 @@ func (s *Service) findCall(ctx context.Context, company *tenant.Company, key str
 	return c, find(c, ctx, token)
 }
 
-func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, key string, find finder, r *Request) (*session.Call, error) {
-	c, err := s.findCall(ctx, company, key, find, r)
+func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, key string, find finder, r *Request, credentials []string) (*session.Call, error) {
+	c, err := s.findCall(ctx, company, key, find, r, credentials)
 	if err == nil && c.Session().State != record.Authorized {
 		err = wire.ErrSessionInvalid
 	}

@@ -96,7 +96,7 @@ func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 	b.addCompany("other")
 	token := b.sessionIn(record.Authorized)
 	events := b.record()
-	must(t, b.End(t.Context(), &flows.Request{Company: "other", Authorization: []string{"Bearer " + token}}))
+	must(t, b.End(t.Context(), &flows.Request{Company: "other"}, []string{"Bearer " + token}))
 	b.wantLive(token, wire.ErrTokenInvalid)
 	if last := events()[len(events())-1]; last.Name != record.SessionEnded || last.Company != code || last.Mnemocode != mnemocode {
 		t.Errorf("got %+v", last)
@@ -126,7 +126,7 @@ func TestAskingForASessionChangesNothing(t *testing.T) {
 				if _, err := b.ExchangeToken(t.Context(), asking(token), nil); err != wire.ErrSessionInvalid {
 					t.Errorf("Succeed: %v", err)
 				}
-				if err := b.End(t.Context(), asking(token)); err != wire.ErrSessionInvalid {
+				if err := b.End(t.Context(), asking(token), asking(token).Authorization); err != wire.ErrSessionInvalid {
 					t.Errorf("End: %v", err)
 				}
 			}

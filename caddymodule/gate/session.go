@@ -37,7 +37,6 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		case http.MethodPost:
 			reply, err = h.moveToCookie(w, r, service, request)
 		case http.MethodDelete:
-			request.Authorization = cookies(r, h.Cookie)
 			err = h.endCookie(w, r, service, request)
 		}
 		return err
@@ -62,8 +61,7 @@ func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *
 		return flows.Reply{}, err
 	}
 	if former := cookies(r, h.Cookie); former != nil && !crossSite(r, h.CORS) {
-		request.Authorization = former
-		_ = service.End(r.Context(), request) // the login continues; the log shows that a store is unavailable
+		_ = service.End(r.Context(), request, former) // the login continues; the log shows that a store is unavailable
 	}
 	company := service.Companies[request.Company]
 	var keep time.Duration // until the browser is closed
@@ -81,13 +79,14 @@ func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *
 // endCookie revokes the session of a cookie, and deletes the cookie unless the session
 // may still be valid.
 func (h *Handler) endCookie(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request) error {
+	sent := cookies(r, h.Cookie)
 	switch {
-	case request.Authorization != nil && crossSite(r, nil):
+	case sent != nil && crossSite(r, nil):
 		return errForeignLogout
-	case len(request.Authorization) > 1:
+	case len(sent) > 1:
 		return twoCookies(h.Cookie)
 	}
-	err := service.End(r.Context(), request)
+	err := service.End(r.Context(), request, sent)
 	if err == nil || service.Companies[request.Company] != nil && (errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
 		h.clearCookie(w)
 	}
