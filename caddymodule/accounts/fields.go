@@ -130,11 +130,10 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 		}
 		return manage.Change{}, noField(rest[0])
 	}
-	if p.given["password"] && p.given["password_hash"] {
-		return manage.Change{}, &manage.FieldError{Field: "password_hash", Message: "give either password or password_hash"}
-	}
-	if p.given["control_answer"] && p.given["control_answer_hash"] {
-		return manage.Change{}, &manage.FieldError{Field: "control_answer_hash", Message: "give either control_answer or control_answer_hash"}
+	for _, secret := range []string{"password", "control_answer"} {
+		if hash := secret + "_hash"; p.given[secret] && p.given[hash] {
+			return manage.Change{}, &manage.FieldError{Field: hash, Message: "give either " + secret + " or " + hash}
+		}
 	}
 	if kind != changePatch && !p.given["profile_mnemocode"] {
 		return manage.Change{}, &manage.FieldError{Field: "profile_mnemocode", Message: "it is missing"}

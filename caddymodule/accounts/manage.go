@@ -206,28 +206,26 @@ func (c *Call) list() error {
 var filters = []string{"status", "contains", "role", "locked", "no_second_factor", "updated_since", "password_set"}
 
 func searchOf(query url.Values) (match record.Match, err error) {
-	part := query.Get("contains")
-	match = record.Match{Status: record.Status(query.Get("status")), Part: part, Role: query.Get("role")}
-	for _, f := range []struct {
-		name string
-		flag *bool
-	}{{"locked", &match.Failed}, {"no_second_factor", &match.NoSecondFactor}} {
-		if *f.flag = query.Get(f.name) == "true"; query.Has(f.name) && !*f.flag {
-			return match, &manage.FieldError{Field: f.name, Message: "it must be true, or left out"}
-		}
+	part, set := query.Get("contains"), query.Get("password_set")
+	match = record.Match{
+		Status: record.Status(query.Get("status")), Part: part, Role: query.Get("role"),
+		Failed: query.Get("locked") == "true", NoSecondFactor: query.Get("no_second_factor") == "true",
 	}
 	if query.Has("password_set") {
-		set := query.Get("password_set")
-		if match.PasswordSet = new(set == "true"); set != "true" && set != "false" {
-			return match, &manage.FieldError{Field: "password_set", Message: "it must be true or false"}
-		}
+		match.PasswordSet = new(set == "true")
 	}
 	if query.Has("updated_since") {
-		if match.UpdatedSince, err = time.Parse(time.RFC3339, query.Get("updated_since")); err != nil {
-			return match, &manage.FieldError{Field: "updated_since", Message: "it must be a time as in updated_at (RFC 3339), such as 2026-11-22T15:04:05Z"}
-		}
+		match.UpdatedSince, err = time.Parse(time.RFC3339, query.Get("updated_since"))
 	}
 	switch {
+	case query.Has("locked") && !match.Failed:
+		err = &manage.FieldError{Field: "locked", Message: "it must be true, or left out"}
+	case query.Has("no_second_factor") && !match.NoSecondFactor:
+		err = &manage.FieldError{Field: "no_second_factor", Message: "it must be true, or left out"}
+	case query.Has("password_set") && set != "true" && set != "false":
+		err = &manage.FieldError{Field: "password_set", Message: "it must be true or false"}
+	case err != nil:
+		err = &manage.FieldError{Field: "updated_since", Message: "it must be a time as in updated_at (RFC 3339), such as 2026-11-22T15:04:05Z"}
 	case query.Has("login_id") && slices.ContainsFunc(filters, query.Has):
 		err = &manage.FieldError{Field: "login_id", Message: "it finds one account; leave out " + strings.Join(filters, ", ")}
 	case query.Has("role") && match.Role == "":
