@@ -394,34 +394,39 @@ func (c *cli) account(name string) (path string, a api.Account, err error) {
 	if err != nil {
 		return "", a, err
 	}
-	var found []api.Account
+	found, err := c.find(company, name)
+	switch {
+	case err != nil:
+		return "", a, err
+	case len(found) == 0:
+		return "", a, &cliError{exit: exitNotFound, message: fmt.Sprintf("the company has no account %q", name)}
+	case len(found) > 1:
+		return "", a, &cliError{exit: exitConflict, message: fmt.Sprintf(
+			"%q is the mnemocode of one account and a login id of another, %s; say which with --by %s or --by %s",
+			name, found[1].Mnemocode, nameIsMnemocode, nameIsLoginID)}
+	}
+	return company + "/accounts/" + api.PathEscape(found[0].Mnemocode), found[0], nil
+}
+
+// find returns the accounts with this mnemocode and with this login id, or only those that --by
+// asks for.
+func (c *cli) find(company, name string) (found []api.Account, err error) {
 	if c.by != nameIsLoginID {
 		a, err := get[api.Account](c, company+"/accounts/"+api.PathEscape(name))
 		if err == nil {
 			found = append(found, a)
 		} else if e := asCLIError(err); e.exit != exitNotFound || e.field != "" {
-			return "", a, err
+			return nil, err
 		}
 	}
-	if c.by != nameIsMnemocode {
-		page, err := get[api.Page](c, company+"/accounts"+api.Query(url.Values{"login_id": {name}}))
-		if err != nil {
-			return "", a, err
-		}
-		for _, other := range page.Accounts {
-			if len(found) == 0 || found[0].Mnemocode != other.Mnemocode {
-				found = append(found, other)
-			}
+	if c.by == nameIsMnemocode {
+		return found, nil
+	}
+	page, err := get[api.Page](c, company+"/accounts"+api.Query(url.Values{"login_id": {name}}))
+	for _, other := range page.Accounts {
+		if len(found) == 0 || found[0].Mnemocode != other.Mnemocode {
+			found = append(found, other)
 		}
 	}
-	switch len(found) {
-	case 0:
-		return "", a, &cliError{exit: exitNotFound, message: fmt.Sprintf("the company has no account %q", name)}
-	case 1:
-		return company + "/accounts/" + api.PathEscape(found[0].Mnemocode), found[0], nil
-	default:
-		return "", a, &cliError{exit: exitConflict, message: fmt.Sprintf(
-			"%q is the mnemocode of one account and a login id of another, %s; say which with --by %s or --by %s",
-			name, found[1].Mnemocode, nameIsMnemocode, nameIsLoginID)}
-	}
+	return found, err
 }
