@@ -307,7 +307,7 @@ func TestJSONIsRefused(t *testing.T) {
 		`{` + acme + `,"oauth":{"9":{"module":"oidc","issuer":"https://a.example","client_id":"a","client_secret":"b","redirect_uri":["https://a.example"]}}}}}`: "company acme: oauth 9: a provider's id is 1 to 5",
 		`{` + acme + `,"disclaimers":[{"code":"a","title":"A"},{"code":"a"}]}}}`:                                                                                 "company acme: disclaimer a appears twice",
 		`{` + acme + `}},"session":{"idle":-1}}`:                           "session idle: -1ns is out of range",
-		`{` + acme + `}},"limits":{"lock_for":900}}`:                       "limits lock_for: 900ns is out of range; choose 1s to ", // who means seconds
+		`{` + acme + `}},"limits":{"lock_for":900}}`:                       "limits lock_for: 900ns is out of range; choose 1ms to ", // who means seconds
 		`{` + acme + `}},"limits":{"lock_after":-1}}`:                      "limits lock_after: -1 is out of range",
 		`{` + acme + `}},"otp":{"fixed":[{"code":"123456","phones":[]}]}}`: "otp fixed: a code has no phone",
 		`{` + acme + `}},"insecure":["otp.renewals"]}`:                     `insecure: no standard bounds "otp.renewals"`,

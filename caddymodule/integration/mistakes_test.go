@@ -219,7 +219,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{company, "api_key {$EMPTY}", "api_key: <key> is missing; write api_key <key>...|off, and set the variable EMPTY, which is empty, at Caddyfile:4"},
 		{snippet, "import key \"\"", "api_key: the value is empty; write api_key <key>...|off, at Caddyfile:2 import chain ['Caddyfile:7 (import key)']"},
 		{company, "api_key \"{$EMPTY}\"", "api_key: the value is empty; write api_key <key>...|off, and set the variable EMPTY, which is empty, at Caddyfile:4"},
-		{company, "limits {\nsms_per_company {$EMPTY}/24h\n}", "limits: sms_per_company: '/24h' is not a rate; write a number and a time from 1s to 366d, as in 5/10m, and set the variable EMPTY, which is empty, at Caddyfile:5"},
+		{company, "limits {\nsms_per_company {$EMPTY}/24h\n}", "limits: sms_per_company: '/24h' is not a rate; write a number and a time, as in 5/10m, and set the variable EMPTY, which is empty, at Caddyfile:5"},
 		{company, "sms webhook {$EMPTY:}", "sms: <url> is missing; write webhook <url> [insecure], and set the variable EMPTY, which is empty, at Caddyfile:4"},
 		{company, "support #help", "support: <text>|off is missing; write support <text>|off, with the value in quotes, because # begins a comment, at Caddyfile:4"},
 		{company, "support # help", "support: <text>|off is missing; write support <text>|off, at Caddyfile:4"},

@@ -33,9 +33,9 @@ type Option struct {
 // A Span is a range of numbers or nanoseconds, inclusive.
 type Span struct{ Least, Most int64 }
 
-// upTo begins with a second. Clients get whole seconds, and users need some. In JSON, a bare
-// number is nanoseconds, which people take for seconds.
-func upTo(most time.Duration) Span { return Span{int64(time.Second), int64(most)} }
+// upTo begins with a millisecond. In JSON, a bare number is nanoseconds, which people take
+// for seconds.
+func upTo(most time.Duration) Span { return Span{int64(time.Millisecond), int64(most)} }
 
 var (
 	anyLife  = upTo(record.LongestSession) // that sessions and links can have

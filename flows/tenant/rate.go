@@ -69,14 +69,13 @@ var Unlimited = Rate{N: -1}
 const (
 	// MaxEvents is the highest N of a Rate.
 	MaxEvents = 1_000_000
-	minWindow = time.Second // a shorter one bounds nothing
 	maxWindow = 366 * 24 * time.Hour
 
 	unlimited = "unlimited"
 )
 
 // ErrRate means that a text is not a Rate.
-var ErrRate = errors.New("write a number and a time from 1s to 366d, as in 5/10m")
+var ErrRate = errors.New("write a number and a time, as in 5/10m")
 
 // MarshalText formats a rate as in a Caddyfile.
 func (r Rate) MarshalText() ([]byte, error) {
@@ -98,7 +97,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 		return ErrRate
 	}
 	window, err := parseDuration(per)
-	if err != nil || window < minWindow || window > maxWindow {
+	if err != nil || window <= 0 || window > maxWindow {
 		return ErrRate
 	}
 	*r = Rate{N: n, Per: window}

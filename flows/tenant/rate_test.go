@@ -24,7 +24,7 @@ func TestRate(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
-	for _, text := range []string{"", "5", "5/", "/5m", "0/5m", "-1/5m", "5/0s", "5/999ms", "5/-1m", "5/1m/2", "1.5/1m", "5/400d", "1000001/1h", "5 / 1m"} {
+	for _, text := range []string{"", "5", "5/", "/5m", "0/5m", "-1/5m", "5/0s", "5/-1m", "5/1m/2", "1.5/1m", "5/400d", "1000001/1h", "5 / 1m"} {
 		if err := new(Rate).UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q passes", text)
 		}
