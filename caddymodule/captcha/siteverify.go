@@ -66,7 +66,7 @@ type siteverify struct {
 	// warning. Default: false.
 	Insecure bool `json:"insecure,omitempty"`
 
-	// The time limit for the provider's answer, at most 10s. Default: 3s.
+	// The time limit for the provider's answer, at most 1m. Default: 3s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	what     string

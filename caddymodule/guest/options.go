@@ -13,22 +13,20 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
-	"github.com/mnemogate/mnemogate/flows/message"
 )
 
-// The bounds of a timeout for a call to another server that a user waits for. In
-// JSON, a bare number is nanoseconds, which people take for seconds.
+// The bounds of a timeout for a call to another server. In JSON, a bare number is
+// nanoseconds, which people take for seconds.
 const (
 	minTimeout = caddy.Duration(time.Millisecond)
-	maxTimeout = caddy.Duration(message.Within)
+	maxTimeout = caddy.Duration(time.Minute)
 )
 
-// CheckTimeout refuses a timeout that is not from 1ms to 10s, unless it is 0, which means that
+// CheckTimeout refuses a timeout that is not from 1ms to 1m, unless it is 0, which means that
 // it is not set. Its error begins with what, the directive.
 func CheckTimeout(what string, timeout caddy.Duration) error {
 	if timeout != 0 && (timeout < minTimeout || timeout > maxTimeout) {
-		return fmt.Errorf(`%s: timeout: choose 1ms to 10s; in JSON, write it with a unit, such as "5s"`, what)
+		return fmt.Errorf(`%s: timeout: choose 1ms to 1m; in JSON, write it with a unit, such as "5s"`, what)
 	}
 	return nil
 }
@@ -441,12 +439,12 @@ func Duration[D ~int64](to *D) Value {
 	}
 }
 
-// Timeout is Duration for a timeout, which is at most 10s.
+// Timeout is Duration for a timeout, which is at most 1m.
 func Timeout(to *caddy.Duration) Value {
 	return func(arg string) string {
 		complaint := Duration(to)(arg)
 		if complaint == "" && *to > maxTimeout {
-			return "too long, because a user waits for it; choose at most 10s"
+			return "too long; choose at most 1m"
 		}
 		return complaint
 	}

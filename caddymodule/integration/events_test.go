@@ -124,7 +124,7 @@ const eventSite = `{
 		store sqlite DIR/mnemogate.db
 		sms webhook SINK {
 			secret ` + smsSecret + `
-			timeout 10s
+			timeout 30s
 		}
 		company acme {
 			api_key ` + testKey + `

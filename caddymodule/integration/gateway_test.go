@@ -379,7 +379,7 @@ func TestASlowGatewayDropsOnlyItsCompanysCodes(t *testing.T) {
 	slow.behave(slow.hang)
 	defer slow.behave(nil)
 	owner := func(name string) string { return account(name, "email "+name+"@example.com\nmust_set_password") }
-	acme := roomy + "hardened\nsms webhook " + slow.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 10s\n}\n" + owner("alice")
+	acme := roomy + "hardened\nsms webhook " + slow.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 20s\n}\n" + owner("alice")
 	for i := range recoveries {
 		acme += fmt.Sprintf("account user-%d {\nphone +3706001%04[1]d\n}\n", i)
 	}

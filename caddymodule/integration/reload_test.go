@@ -244,7 +244,7 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 	g := newGateway(t)
 	c := siteConfig{
 		global: "session {\nstream_recheck 200ms\n}",
-		company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 10s\n}\n" +
+		company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 30s\n}\n" +
 			trafficAccounts() + account("alice", "") + "account bob {\nphone +37060000002\n}\n" +
 			account("carol", "phone +37060000003\nsecond_factor"),
 	}
@@ -357,7 +357,7 @@ func TestStreamsOutliveTheConnectionsToTheirStore(t *testing.T) {
 func TestANoticeOutlivesAReloadBeforeAStop(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	s := startSite(t, siteConfig{company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 10s\n}\n" + account("alice", "phone +37060000003")})
+	s := startSite(t, siteConfig{company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 30s\n}\n" + account("alice", "phone +37060000003")})
 	s.login("alice")
 	var arrived atomic.Bool
 	g.behave(func(_ http.ResponseWriter, r *http.Request) {

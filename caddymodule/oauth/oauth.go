@@ -90,7 +90,7 @@ type oauthClient struct {
 	// false.
 	LinkVerifiedEmail bool `json:"link_verified_email,omitempty"`
 
-	// The time limit for all requests of one login to the provider, at most 10s.
+	// The time limit for all requests of one login to the provider, at most 1m.
 	// Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 

@@ -59,9 +59,8 @@ const defaultRetry = caddy.Duration(5 * time.Second)
 // UnmarshalCaddyfile sets up the receiver from Caddyfile tokens.
 func (w *EventsWebhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return w.parse(d, guest.Parsers{
-		"types <type>...":    w.parseTypes,
-		"timeout <duration>": guest.OneValue(guest.Duration(&w.Timeout)), // no user waits for it
-		"retry <duration>":   guest.OneValue(guest.Duration(&w.Retry)),
+		"types <type>...":  w.parseTypes,
+		"retry <duration>": guest.OneValue(guest.Duration(&w.Retry)),
 	})
 }
 
@@ -74,10 +73,6 @@ func (w *EventsWebhook) Provision(caddy.Context) error {
 	w.Retry = cmp.Or(w.Retry, defaultRetry)
 	return w.provision("events webhook")
 }
-
-// Validate refuses a receiver that events can't be sent to or signed for. Its Settings are
-// checked like those of any other.
-func (w *EventsWebhook) Validate() error { return w.check() }
 
 // Deliver implements tenant.EventReceiver.
 func (w *EventsWebhook) Deliver(ctx context.Context, e record.OutboxEvent) error {

@@ -72,7 +72,7 @@ type SMTP struct {
 	// within `timeout`. Notices leave one of them to other mails. Default: 3.
 	MaxConns int `json:"max_conns,omitempty"`
 
-	// The time limit for sending one mail, at most 10s. Default: 5s.
+	// The time limit for sending one mail, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	host    string

@@ -372,7 +372,7 @@ func TestSMTPTimeoutIsTheWholeMails(t *testing.T) {
 // A server that allows few connections gets no more than max_conns, and all mails come.
 func TestSMTPBoundsItsConnections(t *testing.T) {
 	sink := startSink(t, &smtpSink{noAuth: true, most: 3})
-	s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", TLS: "off", Timeout: caddy.Duration(10 * time.Second)})
+	s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", TLS: "off", Timeout: caddy.Duration(30 * time.Second)})
 	var all sync.WaitGroup
 	for range 24 {
 		all.Go(func() {

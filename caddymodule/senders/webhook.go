@@ -71,8 +71,7 @@ type webhook struct {
 	// {file.PATH}.
 	Secrets []string `json:"secrets,omitempty"`
 
-	// The time limit for the gateway's answer, at most 10s (`events`: 1m, `migrate`: 5s).
-	// Default: 5s.
+	// The time limit for the gateway's answer, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// How many requests to the gateway may be open at once, 1 to 1000. Further ones wait,
@@ -214,17 +213,8 @@ func (w *webhook) provision(what string) error {
 	return guest.ResolveInto(what+": url", &w.URL)
 }
 
-// Validate refuses a gateway that messages can't be sent to or signed for, or that takes too
-// long.
-func (w *webhook) Validate() error {
-	if err := w.check(); err != nil {
-		return err
-	}
-	return guest.CheckTimeout(w.what, w.Timeout)
-}
-
-// check is Validate without the timeout.
-func (w *webhook) check() (err error) {
+// Validate refuses a gateway that messages can't be sent to or signed for.
+func (w *webhook) Validate() (err error) {
 	if w.target, err = guest.RemoteURL(w.URL, w.Insecure); err != nil {
 		return fmt.Errorf("%s: url: %w", w.what, err)
 	}
@@ -249,7 +239,7 @@ func (w *webhook) check() (err error) {
 			return fmt.Errorf("%s: header %s is set by mnemogate; leave it out", w.what, name)
 		}
 	}
-	return nil
+	return guest.CheckTimeout(w.what, w.Timeout)
 }
 
 // fieldValue matches the values that every server reads alike (RFC 9110, section 5.5).

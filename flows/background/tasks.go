@@ -25,7 +25,7 @@ import (
 const (
 	maxTasks   = 256              // at once, for a company's notices and for its other messages
 	maxNotices = 16               // of these, for one account, whose user can cause any number
-	taskLimit  = 75 * time.Second // per task: longer than gateways and stores take
+	taskLimit  = 75 * time.Second // per task: longer than any sender's timeout, which is at most a minute
 
 	noticeLimit = 10 * time.Minute // per notice, with all attempts to send it
 )

@@ -39,13 +39,12 @@ func (g *Gateway) serves(to string) bool {
 	return len(g.Countries) == 0 || slices.ContainsFunc(g.Countries, func(prefix string) bool { return strings.HasPrefix(to, prefix) })
 }
 
-// Within is the time for all gateways of a message together (contract, section 27). Any other
-// server that a user waits for has as long. One step may ask a captcha, an old system and a
-// gateway, and client.js waits for 30 s.
-const Within = 10 * time.Second
-
-// askedLast is how long a gateway that failed is asked last (contract, section 27).
-const askedLast = 30 * time.Second
+// Bounds of Gateways (contract, section 27).
+const (
+	inAll     = 10 * time.Second // for all gateways of a message together, where there are several
+	inOne     = time.Minute      // for one alone
+	askedLast = 30 * time.Second // for a gateway that failed
+)
 
 // Gateways is a Sender that asks gateways in their order, until one takes the message or
 // refuses it with a FinalError. A gateway that failed is asked last for 30 s.
@@ -84,8 +83,11 @@ func Reaches(s Sender, prefix string) bool {
 // Send implements Sender. If several gateways failed, its error is a LaterError only if none
 // of them can have taken the message.
 func (g Gateways) Send(ctx context.Context, m Message) error {
-	client := ctx
-	ctx, cancel := context.WithTimeout(ctx, Within)
+	client, limit := ctx, inOne
+	if len(g) > 1 {
+		limit = inAll
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	failed := errors.New("no gateway serves this phone: add its calling code to countries of one")
 	for i, gateway := range g.Serving(m.To) {

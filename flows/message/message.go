@@ -16,8 +16,8 @@ import (
 // did not take it. After any other error the next gateway is asked, so that the message may be
 // sent twice, and this one is asked last for 30 s.
 //
-// Send enforces its own timeout: ctx ends after 10 s for all gateways together, but not when the
-// client hangs up. Send may be called concurrently. Its errors are
+// Send enforces its own timeout: ctx ends after a minute, or after 10 s if there are several
+// gateways, but not when the client hangs up. Send may be called concurrently. Its errors are
 // for the log and must not contain a code or link.
 type Sender interface {
 	Send(ctx context.Context, m Message) error

@@ -6,12 +6,11 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
-	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/panics"
 )
 
 // AskLimit is how long a captcha or provider may take that does not give up by itself.
-const AskLimit = message.Within
+const AskLimit = time.Minute
 
 // Ask asks a plugin for an attempt, for at most limit, even if the client hangs up. A panic is
 // an error.

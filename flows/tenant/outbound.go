@@ -45,8 +45,8 @@ type Breached struct {
 }
 
 // A Captcha verifies the response of a captcha with its provider. Verify returns an
-// error only if the provider did not answer. It enforces its own timeout: ctx ends after
-// 10 s, but not when the client hangs up. It may be called concurrently. The address is the
+// error only if the provider did not answer. It enforces its own timeout: ctx ends after a
+// minute, but not when the client hangs up. It may be called concurrently. The address is the
 // client's and may be empty.
 type Captcha interface {
 	Verify(ctx context.Context, response, address string) (bool, error)
@@ -71,7 +71,7 @@ type ProofOfWork interface {
 // An OAuthProvider exchanges an authorization code for a user. Exchange returns
 // wire.ErrOAuthFailed, possibly wrapped, if the provider refused what the client sent,
 // and ErrProviderFault if the client is not to blame. It returns any other error if the
-// provider did not answer. It enforces its own timeout: ctx ends after 10 s, but not when
+// provider did not answer. It enforces its own timeout: ctx ends after a minute, but not when
 // the client hangs up. It may be called concurrently.
 type OAuthProvider interface {
 	Exchange(ctx context.Context, grant OAuthGrant) (OAuthUser, error)

@@ -30,7 +30,7 @@ type Example struct {
 	Insecure bool `json:"insecure,omitempty"`
 	// The key that the gateway has issued. Use a placeholder like {env.NAME}.
 	Key string `json:"key,omitempty"`
-	// The time limit for the gateway's answer, at most 10s. Default: 5s.
+	// The time limit for the gateway's answer, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	target *url.URL
