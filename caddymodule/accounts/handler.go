@@ -85,7 +85,7 @@ func (h *Handler) provision() error {
 				return fmt.Errorf("key %s: key %s is the same; give each its own", name, other)
 			}
 			names[hash] = name
-			k.weak = append(k.weak, h.app.SharedWith(name, hash)...)
+			k.weak = append(k.weak, h.app.RegisterKey(name, hash)...)
 		}
 		directive := "mnemogate_accounts key " + name
 		for _, w := range k.weak {

@@ -116,15 +116,8 @@ type App struct {
 	accounts    record.Accounts
 	sessions    record.Sessions
 	watcher     *watcher
-	servers     map[*caddyhttp.Server]bool   // the servers that have a handler of ours
-	looked      bool                         // the routes were checked for weaknesses
-	notedMu     sync.Mutex                   // guards noted
-	noted       []Weakness                   // what the handlers found
-	forwarded   []record.ProfileField        // requested by handlers, which are all provisioned before Start
-	keyNames    map[[sha256.Size]byte]string // of the keys for the accounts API, by hash
-	keys        []Keys                       // of the handlers of the accounts API
-	selfService []func(company string) bool  // whom the handlers with self_service serve
-	startCalled bool                         // Start was called
+	startCalled bool // Start was called
+	sites
 
 	service  atomic.Pointer[flows.Service] // nil until it has started
 	starting singleflight.Group            // has one start; guards failed and failedAt
@@ -175,8 +168,7 @@ func (a *App) provision(ctx caddy.Context) error {
 	}
 	a.watcher = newWatcher(ctx)
 	a.storage = ctx.Storage
-	a.servers = map[*caddyhttp.Server]bool{}
-	a.keyNames = map[[sha256.Size]byte]string{}
+	a.sites = sites{servers: map[*caddyhttp.Server]bool{}, keyNames: map[[sha256.Size]byte]string{}}
 	if err := a.registerMetrics(ctx); err != nil {
 		return err
 	}
@@ -257,85 +249,6 @@ func (a *App) Start() error {
 		return nil
 	}
 	return err
-}
-
-// RegisterServer registers a server that has a handler of ours.
-func (a *App) RegisterServer(server *caddyhttp.Server) {
-	if !a.servers[server] {
-		a.servers[server] = true
-		a.closeFirst(server)
-	}
-}
-
-// CheckRoutesOnce notes the weaknesses of the routes. It calls look only the first time,
-// however many handlers the routes have.
-func (a *App) CheckRoutesOnce(look func() ([]Weakness, error)) error {
-	if a.looked {
-		return nil
-	}
-	a.looked = true
-	found, err := look()
-	a.Note(found)
-	return err
-}
-
-// Note adds the weaknesses that a handler found and warns of them. If several
-// handlers find the same weakness, Note warns once.
-func (a *App) Note(found []Weakness) {
-	a.notedMu.Lock()
-	defer a.notedMu.Unlock()
-	for _, w := range found {
-		if !slices.Contains(a.noted, w) {
-			a.noted = append(a.noted, w)
-			a.warn([]Weakness{w})
-		}
-	}
-}
-
-// RegisterSelfService registers a handler with self_service, by the companies that it serves.
-func (a *App) RegisterSelfService(serves func(company string) bool) {
-	a.selfService = append(a.selfService, serves)
-}
-
-// Keys reports whether a handler of the accounts API has a key with this hash, and whether the
-// key has a right for a company.
-type Keys func(key [sha256.Size]byte, right, company string) bool
-
-// RegisterKeys registers a handler of the accounts API.
-func (a *App) RegisterKeys(keys Keys) { a.keys = append(a.keys, keys) }
-
-// Allows reports whether any handler of the accounts API has such a key with such a right.
-func (a *App) Allows(key [sha256.Size]byte, right, company string) bool {
-	return slices.ContainsFunc(a.keys, func(allows Keys) bool { return allows(key, right, company) })
-}
-
-// unused reports what is configured and no site uses. Call it after all handlers are
-// provisioned.
-func (a *App) unused() (found []Weakness) {
-	if len(a.servers) == 0 && len(a.keyNames) == 0 {
-		return []Weakness{{Directive: "mnemogate", At: a.Source.Line(""), Weakness: guest.Weakness{
-			Message: "no site has the directive mnemogate: nobody can log in, and nothing is guarded",
-			Advice:  "write it into the site, before its reverse_proxy",
-		}}}
-	}
-	for code, c := range a.Sorted() {
-		served := func(serves func(string) bool) bool { return serves(code) }
-		if c.effective.IssuedTokens.ByUsers && !slices.ContainsFunc(a.selfService, served) {
-			found = append(found, Weakness{Company: code, Directive: "issued_tokens by_users", Weakness: guest.Weakness{
-				Message: "no site that serves the company has self_service, so its users can't issue tokens",
-				Advice:  "write self_service into the site's mnemogate, or leave by_users out",
-			}})
-		}
-	}
-	return found
-}
-
-// Forward registers a profile field that a handler forwards to the application.
-// Sessions that begin under this config then carry it.
-func (a *App) Forward(field record.ProfileField) {
-	if !slices.Contains(a.forwarded, field) {
-		a.forwarded = append(a.forwarded, field)
-	}
 }
 
 // Stop does nothing. Caddy stops the apps in random order, so the handler may still

@@ -4,19 +4,13 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
-	"net"
-	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A Weakness is a weakness of the configuration.
@@ -49,47 +43,6 @@ func (a *App) Weaknesses() []Weakness {
 	return append(found, a.noted...)
 }
 
-// maxProxies bounds the warnings of NoteProxy, since any client can send the headers.
-const maxProxies = 10
-
-// NoteProxy warns, once for each address, if a limit of the client's address refused a
-// request that seems to come from a proxy: then all users behind that proxy share the
-// limit.
-func (a *App) NoteProxy(r *http.Request, err error) {
-	if !slices.Contains(record.AddressLimits, record.EventPrefix+string(wire.ReasonOf(err))) {
-		return
-	}
-	header, first, last := "X-Forwarded-For", "", " and name its header in client_ip_headers"
-	if r.Header[header] == nil {
-		header, first, last = "Forwarded", "let it send X-Forwarded-For, since Caddy can't read Forwarded, and ", ""
-	}
-	peer, _, _ := net.SplitHostPort(r.RemoteAddr)
-	client, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	if r.Header[header] == nil || client != peer {
-		return
-	}
-	trust := "list it in trusted_proxies"
-	if peer == "" {
-		peer, trust = "a Unix socket", "set trusted_proxies_unix"
-	}
-	w := Weakness{Directive: "trusted_proxies", Weakness: guest.Weakness{
-		Message: peer + " reached a limit, and its requests have " + header + ", as those of a proxy do",
-		Advice: "if it is your proxy, " + first + trust + last + ", in the global option servers:" +
-			" until then, its users share the limits of one address; otherwise ignore this",
-	}}
-	seen := 0
-	a.notedMu.Lock()
-	for _, n := range a.noted {
-		if n.Directive == w.Directive {
-			seen++
-		}
-	}
-	a.notedMu.Unlock()
-	if seen < maxProxies {
-		a.Note([]Weakness{w})
-	}
-}
-
 // SharedKeys lists the companies that share an API key with another company.
 func (a *App) SharedKeys() (found []Weakness) {
 	owners := map[[sha256.Size]byte]string{}
@@ -102,28 +55,6 @@ func (a *App) SharedKeys() (found []Weakness) {
 				}})
 			}
 			owners[key] = code
-		}
-	}
-	return found
-}
-
-// SharedWith reports what else a key for the accounts API opens. It compares the key
-// with those that it was asked about before and with the companies' API keys.
-func (a *App) SharedWith(name string, key [sha256.Size]byte) (found []guest.Weakness) {
-	if other, taken := a.keyNames[key]; !taken {
-		a.keyNames[key] = name
-	} else if other != name {
-		found = append(found, guest.Weakness{
-			Message: "key " + other + " of another site is the same: the audit log can't tell whose it was",
-			Advice:  "give each its own",
-		})
-	}
-	for code, c := range a.Sorted() {
-		if slices.Contains(c.effective.APIKeys, key) {
-			found = append(found, guest.Weakness{
-				Message: "it is an API key of company " + code + ", too: anybody who has an app with it can manage accounts",
-				Advice:  "give backends keys of their own",
-			})
 		}
 	}
 	return found
