@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -142,14 +141,11 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 	for _, d := range c.Disclaimers {
 		c.effective.Disclaimers = append(c.effective.Disclaimers, d.effective())
 	}
-	return cmp.Or(c.hashAPIKeys(), c.loadOAuth(ctx), c.resolveAccounts())
+	return guest.First(c.hashAPIKeys, func() error { return c.loadOAuth(ctx) }, c.resolveAccounts)
 }
 
-// StreamRecheck returns how often the session of an open stream is checked. A stream
-// is cut when its session has been revoked or has expired.
-func (c *Company) StreamRecheck() time.Duration {
-	return time.Duration(c.effective.Session.StreamRecheck)
-}
+// Effective returns the company's settings, with those that it inherits.
+func (c *Company) Effective() *tenant.Company { return &c.effective }
 
 // methods returns the recovery methods. The default excludes QUESTION, because OWASP
 // ASVS 5.0, 6.4.2 forbids it. If the company itself sets hardened and inherits its
@@ -290,15 +286,15 @@ func (a *Account) check(mnemocode string) error {
 // check refuses settings that don't fit together. Its errors begin with the name of
 // the directive.
 func (c *Company) check(app *policy.Policy) error {
-	return cmp.Or(
-		c.checkCode(),
-		guest.Inside("name", checkName(c.Name)),
-		c.checkGiven(app),
-		c.Policy.Check(),
-		c.checkSenders(),
-		c.checkFixed(),
-		c.checkDisclaimers(),
-		c.checkAccounts(),
+	return guest.First(
+		c.checkCode,
+		func() error { return guest.Inside("name", checkName(c.Name)) },
+		func() error { return c.checkGiven(app) },
+		c.Policy.Check,
+		c.checkSenders,
+		c.checkFixed,
+		c.checkDisclaimers,
+		c.checkAccounts,
 	)
 }
 
@@ -333,9 +329,6 @@ func checkName(name string) error {
 	}
 	return guest.CheckNoPlaceholder(name, "write the name as users read it")
 }
-
-// DisplayName returns what people call the company.
-func (c *Company) DisplayName() string { return c.effective.DisplayName() }
 
 // PasskeySettings returns the company's settings, or the app's, or nil for no passkeys.
 func (c *Company) PasskeySettings(app *policy.Policy) *passkey.Settings {

@@ -3,7 +3,6 @@ package app
 import (
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -69,18 +68,10 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	for _, mnemocode := range c.unusable {
 		add("account "+mnemocode, "nobody can log in to it, since it has no phone, email, login or identity", "add one of them")
 	}
-	for _, prefix := range e.Limits.SMSCountries {
-		if e.SMS != nil && prefix != tenant.AllCountries && !message.Reaches(e.SMS, prefix) {
-			add("limits sms_countries", "no gateway serves "+prefix+", so its phones get no SMS", "add it to countries of an sms gateway, or leave it out")
-		}
+	for _, prefix := range unservedCountries(e) {
+		add("limits sms_countries", "no gateway serves "+prefix+", so its phones get no SMS", "add it to countries of an sms gateway, or leave it out")
 	}
-	var fixed []string
-	for _, code := range e.OTP.Fixed {
-		for _, phone := range code.Phones {
-			fixed = append(fixed, e.ReadPhone(phone))
-		}
-	}
-	slices.Sort(fixed)
+	fixed := fixedPhones(e)
 	parts, origin := e.Texts.CodeParts(e.DisplayName(), e.SMSOrigin, e.OTP.Length), "sms"
 	if e.SMSOrigin != "" {
 		origin = "sms_origin"
@@ -136,80 +127,23 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	return found
 }
 
-// A Guest is a plugin with the directive that configures it.
-type Guest struct {
-	Directive string
-	Module    any // nil if there is none
-}
-
-// Guests lists the company's plugins.
-func (c *Company) Guests() []Guest {
-	e := &c.effective
-	guests := []Guest{{"captcha", e.Captcha}}
-	for _, channel := range []Guest{{"sms", e.SMS}, {"mail", e.Mail}} {
-		gateways, _ := channel.Module.(message.Gateways)
-		for i, g := range gateways {
-			guests = append(guests, Guest{guest.Nth(channel.Directive, i), g.Sender})
+// unservedCountries returns the prefixes of sms_countries that no gateway serves.
+func unservedCountries(e *tenant.Company) (prefixes []string) {
+	for _, prefix := range e.Limits.SMSCountries {
+		if e.SMS != nil && prefix != tenant.AllCountries && !message.Reaches(e.SMS, prefix) {
+			prefixes = append(prefixes, prefix)
 		}
 	}
-	guests = append(guests, Guest{"events", e.Events.Receiver}, Guest{"password migrate", e.Migrate}, Guest{"password breached", e.Breached.List})
-	for _, id := range slices.Sorted(maps.Keys(e.OAuth)) {
-		guests = append(guests, Guest{fmt.Sprintf("oauth %d", id), e.OAuth[id].Provider})
-	}
-	return guests
+	return prefixes
 }
 
-// Captcha returns the kind of the captcha, or "" for captcha off, and the site key of its
-// widget, or "" if it has none.
-func (c *Company) Captcha() (kind, siteKey string) {
-	return c.effective.CaptchaType, c.effective.SiteKey
-}
-
-// Icons returns the file of each provider's icon, by provider_id.
-func (c *Company) Icons() map[int]string {
-	icons := map[int]string{}
-	for id, o := range c.effective.OAuth {
-		if o.Icon != "" {
-			icons[id] = o.Icon
+// fixedPhones returns the phones that have a fixed code, in order.
+func fixedPhones(e *tenant.Company) (phones []string) {
+	for _, code := range e.OTP.Fixed {
+		for _, phone := range code.Phones {
+			phones = append(phones, e.ReadPhone(phone))
 		}
 	}
-	return icons
-}
-
-// ProvidersWithout returns, in order, the providers that send the browser back to no address
-// with this end.
-func (c *Company) ProvidersWithout(end string) (ids []int) {
-	for _, id := range slices.Sorted(maps.Keys(c.effective.OAuth)) {
-		if !slices.ContainsFunc(c.effective.OAuth[id].RedirectURIs, func(uri string) bool { return strings.HasSuffix(uri, end) }) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// AnswersByForm reports whether a provider of the company lets the browser post its answer.
-func (c *Company) AnswersByForm() bool {
-	for _, o := range c.effective.OAuth {
-		if o.ResponseMode == tenant.FormPost {
-			return true
-		}
-	}
-	return false
-}
-
-func weakGuests(guests []Guest) (found []Weakness) {
-	for _, g := range guests {
-		if weak, ok := g.Module.(guest.Weak); ok {
-			found = append(found, under(g.Directive, weak.Weaknesses())...)
-		}
-	}
-	return found
-}
-
-// under adds the directive to each weakness.
-func under(directive string, weak []guest.Weakness) (found []Weakness) {
-	for _, w := range weak {
-		found = append(found, Weakness{Directive: directive, Weakness: w})
-	}
-	return found
+	slices.Sort(phones)
+	return phones
 }

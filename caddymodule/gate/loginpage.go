@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -76,8 +77,10 @@ func (h *Handler) pageOptions(p *LoginPage) page.Options {
 	options := p.Options
 	options.Icons = map[string]string{}
 	for code, company := range h.app.Sorted() {
-		for id, icon := range company.Icons() {
-			options.Icons[page.IconName(code, id)] = icon
+		for id, provider := range company.Effective().OAuth {
+			if provider.Icon != "" {
+				options.Icons[page.IconName(code, id)] = provider.Icon
+			}
 		}
 	}
 	return options
@@ -110,8 +113,8 @@ func (h *Handler) checkLoginPages() error {
 			if !slices.Contains(served, code) {
 				return fmt.Errorf("%s: this site serves no company %q; name one that it does", option, code)
 			}
-			if kind, key := h.app.Companies[code].Captcha(); page.HasWidget(kind) && key == "" {
-				return fmt.Errorf("%s: the page can't show the captcha of company %s without a key; set site_key in the block of captcha %s", option, code, kind)
+			if c := h.app.Companies[code].Effective(); page.HasWidget(c.CaptchaType) && c.SiteKey == "" {
+				return fmt.Errorf("%s: the page can't show the captcha of company %s without a key; set site_key in the block of captcha %s", option, code, c.CaptchaType)
 			}
 			h.noteProviders(option, code)
 		}
@@ -122,7 +125,11 @@ func (h *Handler) checkLoginPages() error {
 // noteProviders records the providers of a company whose button on the page can't work.
 func (h *Handler) noteProviders(option, code string) {
 	address := "/" + code + "/" + loginPath
-	for _, id := range h.app.Companies[code].ProvidersWithout(address) {
+	providers := h.app.Companies[code].Effective().OAuth
+	for _, id := range slices.Sorted(maps.Keys(providers)) {
+		if slices.ContainsFunc(providers[id].RedirectURIs, func(uri string) bool { return strings.HasSuffix(uri, address) }) {
+			continue
+		}
 		h.app.Note([]app.Weakness{{Company: code, Directive: option, At: h.Source.Line(option), Weakness: guest.Weakness{
 			Message: fmt.Sprintf("the button of provider %d fails, because the provider can't send the browser back to the page", id),
 			Advice:  fmt.Sprintf("list https://<host>%s%s as a redirect_uri, here and at the provider", h.BasePath, address),

@@ -65,7 +65,7 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		}
 		return nil, nil
 	}
-	view := page.View{Kind: t.rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}
+	view := page.View{Kind: t.rest, Company: t.company, Name: h.app.Companies[t.company].Effective().DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}
 	view.Language = p.Language(page.LanguageOf(r), languagesOf(r)())
 	ctx := record.WithStoreTime(r.Context())
 	err = h.withService(ctx, func(service *flows.Service) (err error) {
@@ -97,8 +97,10 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 
 // formMethods returns the method of takeForm, if one of the company's providers answers so.
 func (h *Handler) formMethods(t target) string {
-	if h.app.Companies[t.company].AnswersByForm() {
-		return ", POST"
+	for _, provider := range h.app.Companies[t.company].Effective().OAuth {
+		if provider.ResponseMode == tenant.FormPost {
+			return ", POST"
+		}
 	}
 	return ""
 }

@@ -32,7 +32,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, v visitor, next c
 	if v.isNobody() { // no session that could be revoked
 		s.request = *r
 	} else {
-		s.recheck, s.confirmed = h.app.Companies[v.session.Company].StreamRecheck(), time.Now()
+		s.recheck, s.confirmed = time.Duration(h.app.Companies[v.session.Company].Effective().Session.StreamRecheck), time.Now()
 		s.ctx, s.cancel = context.WithCancelCause(r.Context())
 		defer s.cancel(nil)
 		defer time.AfterFunc(s.recheck/2, s.watch).Stop()
