@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
-	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -42,10 +41,4 @@ func backup(c *accounts.Call) error {
 	}
 	c.App.Log().Info("a backup was taken", "address", c.Address, "bytes", size, "took", time.Since(began))
 	return nil
-}
-
-// rekey answers after some 25 seconds. It goes on if it is repeated.
-func rekey(c *accounts.Call) error {
-	done, err := c.Service.Rekey(c.Context(), record.Event{Name: record.StoreRekeyed, Address: c.Address, Actor: record.ActorAdmin})
-	return c.Reply(http.StatusOK, api.Rekeyed(done), err)
 }

@@ -64,7 +64,7 @@ func Check(ctx caddy.Context, a *app.App) error {
 func judge(visits facts, a *app.App) (found []app.Weakness, err error) {
 	var all facts
 	for _, company := range slices.Sorted(maps.Keys(a.Companies)) {
-		all = append(all, &visit{site: &site{app: a}, handler: company})
+		all = append(all, &visit{site: &site{app: a}, company: company})
 	}
 	all = append(all, visits...)
 	for _, v := range all {
@@ -92,10 +92,10 @@ func refusal(weak app.Weakness) error {
 
 func (t *Trap) weakness(at *visit, values []any) app.Weakness {
 	weak := app.Weakness{Weakness: guest.Weakness{Message: fill(t.Message, values), Advice: fill(t.Advice, values)}}
-	switch h := at.handler.(type) {
-	case string:
-		weak.Company, weak.Directive, weak.At = h, "company", at.app.Source.Line("company "+h)
-	case Handler:
+	switch h, isOurs := at.handler.(Handler); {
+	case at.company != "":
+		weak.Company, weak.Directive, weak.At = at.company, "company", at.app.Source.Line("company "+at.company)
+	case isOurs:
 		weak.Directive, weak.At = h.CaddyModule().ID.Name(), h.Line()
 		if at.hosts != "" {
 			weak.Directive += " in " + at.hosts

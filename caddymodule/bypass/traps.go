@@ -161,7 +161,7 @@ func only(v *visit, is bool) []way {
 	return []way{{gate: v}}
 }
 
-func companies(_ facts, v *visit) []way { _, is := v.handler.(string); return only(v, is) }
+func companies(_ facts, v *visit) []way { return only(v, v.company != "") }
 func unvisited(_ facts, v *visit) []way { return only(v, v.end != "") }
 func ours(_ facts, v *visit) []way      { _, is := v.handler.(Handler); return only(v, is && v.end == "") }
 func accounts(f facts, v *visit) []way  { return only(v, v.Gate == nil && ours(f, v) != nil) }
@@ -310,8 +310,7 @@ func (f facts) closes(v *visit) bool {
 }
 
 func unserved(f facts, v *visit, _ way) [][]any {
-	company := v.handler.(string)
-	return when(f.isClosed(company) && f.have((*visit).isLogin) && !f.have(func(u *visit) bool { return u.isUseless(company) }))
+	return when(f.isClosed(v.company) && f.have((*visit).isLogin) && !f.have(func(u *visit) bool { return u.isUseless(v.company) }))
 }
 
 func unreachable(f facts, v *visit, _ way) [][]any {

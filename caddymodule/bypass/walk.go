@@ -21,11 +21,12 @@ import (
 type visit struct {
 	*site
 	block     *block
-	handler   any   // or a caddyhttp.Route, before its handlers
-	open      []way // of requests that have not passed a gate; at most one
-	guarded   []way // of those that have
-	failed    bool  // whether the requests have failed, and passed no gate since
-	addresses bool  // whether a matcher before it in the site depends on the client's address
+	handler   any    // or a caddyhttp.Route, before its handlers
+	company   string // if it is no place in the routes: see judge
+	open      []way  // of requests that have not passed a gate; at most one
+	guarded   []way  // of those that have
+	failed    bool   // whether the requests have failed, and passed no gate since
+	addresses bool   // whether a matcher before it in the site depends on the client's address
 
 	Gate        // if the handler is one, and requests come to it
 	on   steps  // that all of them took

@@ -405,19 +405,19 @@ func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) (
 	began := time.Now()
 	var reply flows.Reply
 	if t.route != nil && trace.SpanFromContext(r.Context()).IsRecording() {
-		reply, err = h.traced(w, r, t)
+		reply, err = h.runTraced(w, r, t)
 	} else {
-		reply, err = h.answer(w, r, t)
+		reply, err = h.runRoute(w, r, t)
 	}
 	h.app.CountRequest(t.company, t.route, began, reply.SessionState, err)
 	return success{Status: "success", Reply: reply}, err
 }
 
-// traced is answer with a span for the step.
-func (h *Handler) traced(w http.ResponseWriter, r *http.Request, t target) (flows.Reply, error) {
+// runTraced is runRoute with a span for the step.
+func (h *Handler) runTraced(w http.ResponseWriter, r *http.Request, t target) (flows.Reply, error) {
 	ctx, span := guest.StartSpan(r.Context(), t.route.Path, trace.SpanKindInternal)
 	defer span.End()
-	reply, err := h.answer(w, r.WithContext(ctx), t)
+	reply, err := h.runRoute(w, r.WithContext(ctx), t)
 	outcome := string(reply.SessionState)
 	if err != nil {
 		err = wire.WithRef(err) // refusals by the gate have none yet
@@ -434,8 +434,8 @@ func (h *Handler) traced(w http.ResponseWriter, r *http.Request, t target) (flow
 	return reply, err
 }
 
-// answer runs an auth route.
-func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
+// runRoute runs an auth route.
+func (h *Handler) runRoute(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
 	if t.kind == noAuthRoute {
 		return flows.Reply{}, wire.ErrNoRoute
 	}

@@ -4,17 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-
-	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 )
-
-// isAt reports whether a request is for a path of the configuration, which may be empty.
-func isAt(r *http.Request, path string) bool {
-	return path != "" && r.URL.Path == path && r.URL.RawPath == ""
-}
 
 // serveHealth reports only whether this node can serve, since anyone may ask.
 func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
@@ -49,10 +41,4 @@ func (h *Handler) checkHealth() error {
 		return fmt.Errorf("health: %s is a path of the auth API; choose another", h.Health)
 	}
 	return nil
-}
-
-// isLiteral reports whether every server reads a path of the configuration as it is
-// written.
-func isLiteral(p string) bool {
-	return strings.HasPrefix(p, "/") && (&url.URL{Path: p}).EscapedPath() == p && paths.Clean(p) == p
 }

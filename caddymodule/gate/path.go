@@ -209,3 +209,14 @@ func kindOf(company, rest string) targetKind {
 	}
 	return protectedPath
 }
+
+// isAt reports whether a request is for a path of the configuration, which may be empty.
+func isAt(r *http.Request, path string) bool {
+	return path != "" && r.URL.Path == path && r.URL.RawPath == ""
+}
+
+// isLiteral reports whether every server reads a path of the configuration as it is
+// written.
+func isLiteral(p string) bool {
+	return strings.HasPrefix(p, "/") && (&url.URL{Path: p}).EscapedPath() == p && paths.Clean(p) == p
+}

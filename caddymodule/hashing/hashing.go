@@ -118,29 +118,31 @@ func (p *Processes) take(anew bool) *child {
 		default:
 		}
 	}
-	if p.hasFailed(nil) {
+	if p.isPaused() {
 		return nil
 	}
 	c, err := p.start()
 	if err != nil {
-		p.hasFailed(err)
+		p.pause(err)
 	}
 	return c
 }
 
-// hasFailed reports whether a child failed to start within the last minute. If none did, err
-// begins such a minute.
-func (p *Processes) hasFailed(err error) bool {
+// isPaused reports whether a child failed to start within the last minute.
+func (p *Processes) isPaused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Since(p.failedAt) < time.Minute {
-		return true
-	}
-	if err != nil {
+	return time.Since(p.failedAt) < time.Minute
+}
+
+// pause begins such a minute, and warns of err, unless another child has begun one.
+func (p *Processes) pause(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.failedAt) >= time.Minute {
 		p.failedAt = time.Now()
 		p.warn(err)
 	}
-	return false
 }
 
 const (

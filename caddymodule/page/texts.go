@@ -54,19 +54,17 @@ func (p *Page) readTexts(dir string) error {
 			slices.Sort(foreign)
 			texts["foreign"] = strings.Join(foreign, " ")
 		}
-		for _, kind := range []string{"security", "login"} {
-			if kind == "login" {
-				maps.DeleteFunc(texts, func(key, _ string) bool { return strings.HasPrefix(key, "security.") })
-			}
-			content, err := json.Marshal(texts) // it escapes what could end a script
-			if err != nil {
-				return err
-			}
-			p.files[textsFile(kind, tag)] = newFile(contentTypes[".json"], content)
-		}
+		p.files[textsFile("security", tag)] = packed(texts)
+		maps.DeleteFunc(texts, func(key, _ string) bool { return strings.HasPrefix(key, "security.") })
+		p.files[textsFile("login", tag)] = packed(texts)
 	}
 	p.matcher = language.NewMatcher(p.languages)
 	return nil
+}
+
+func packed(texts map[string]string) *file {
+	content, _ := json.Marshal(texts) // it escapes what could end a script
+	return newFile(contentTypes[".json"], content)
 }
 
 // textsFile returns the name of the file with the texts of a kind of page. Only the
