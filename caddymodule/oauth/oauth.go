@@ -184,41 +184,58 @@ func (c *oauthClient) checkGiven() error {
 }
 
 func (c *oauthClient) validate(what string) error {
-	if err := c.checkGiven(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	for _, uri := range c.RedirectURI {
-		if u, err := url.Parse(uri); err != nil || u.Scheme == "" || strings.Contains(uri, "#") {
-			return fmt.Errorf("%s: redirect_uri: %q is not an absolute URI without a fragment; write one like https://app.example.com/callback", what, uri)
-		} else if strings.HasPrefix(u.Scheme, "http") && u.Hostname() == "" || len(uri) > maxRedirectURI {
-			return fmt.Errorf("%s: redirect_uri: %q has no host, or more than %d characters, which no client can send; correct it", what, uri, maxRedirectURI)
-		}
-		if err := guest.CheckURI(uri); err != nil {
-			return fmt.Errorf("%s: redirect_uri: %q: %w", what, uri, err)
-		}
-	}
-	if c.Icon != "" {
-		if _, _, err := guest.ReadImage(c.Icon); err != nil {
-			return fmt.Errorf("%s: icon: %w", what, err)
-		}
-	}
-	for _, scope := range c.Scope {
-		if !scopeToken.MatchString(scope) {
-			return fmt.Errorf("%s: scope: %q is not a scope; write each one separately, without quotes in it", what, scope)
-		}
-		if err := guest.CheckNoPlaceholder(scope, "write the scope itself"); err != nil {
-			return fmt.Errorf("%s: scope: %w", what, err)
-		}
-	}
-	for _, prompt := range c.Prompt {
-		if prompt == "none" || !scopeToken.MatchString(prompt) {
-			return fmt.Errorf("%s: prompt: %q shows users nothing to log in with; write login, consent or select_account", what, prompt)
-		}
-	}
-	if err := cmp.Or(guest.Inside("response_mode", checkResponseMode(c.ResponseMode)), guest.Inside("auth_style", checkAuthStyle(c.AuthStyle))); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	err := guest.First(c.checkGiven, c.checkRedirects, c.checkIcon, c.checkScopes, c.checkPrompts, c.checkModes)
+	if err != nil {
+		return guest.Inside(what, err)
 	}
 	return guest.CheckTimeout(what, c.Timeout)
+}
+
+func (c *oauthClient) checkRedirects() error {
+	for _, uri := range c.RedirectURI {
+		if u, err := url.Parse(uri); err != nil || u.Scheme == "" || strings.Contains(uri, "#") {
+			return fmt.Errorf("redirect_uri: %q is not an absolute URI without a fragment; write one like https://app.example.com/callback", uri)
+		} else if strings.HasPrefix(u.Scheme, "http") && u.Hostname() == "" || len(uri) > maxRedirectURI {
+			return fmt.Errorf("redirect_uri: %q has no host, or more than %d characters, which no client can send; correct it", uri, maxRedirectURI)
+		}
+		if err := guest.CheckURI(uri); err != nil {
+			return fmt.Errorf("redirect_uri: %q: %w", uri, err)
+		}
+	}
+	return nil
+}
+
+func (c *oauthClient) checkIcon() error {
+	if c.Icon == "" {
+		return nil
+	}
+	_, _, err := guest.ReadImage(c.Icon)
+	return guest.Inside("icon", err)
+}
+
+func (c *oauthClient) checkScopes() error {
+	for _, scope := range c.Scope {
+		if !scopeToken.MatchString(scope) {
+			return fmt.Errorf("scope: %q is not a scope; write each one separately, without quotes in it", scope)
+		}
+		if err := guest.CheckNoPlaceholder(scope, "write the scope itself"); err != nil {
+			return guest.Inside("scope", err)
+		}
+	}
+	return nil
+}
+
+func (c *oauthClient) checkPrompts() error {
+	for _, prompt := range c.Prompt {
+		if prompt == "none" || !scopeToken.MatchString(prompt) {
+			return fmt.Errorf("prompt: %q shows users nothing to log in with; write login, consent or select_account", prompt)
+		}
+	}
+	return nil
+}
+
+func (c *oauthClient) checkModes() error {
+	return cmp.Or(guest.Inside("response_mode", checkResponseMode(c.ResponseMode)), guest.Inside("auth_style", checkAuthStyle(c.AuthStyle)))
 }
 
 // redirectWeakness reports a redirect_uri to which browsers send codes over plain http (RFC 9700,
@@ -375,23 +392,27 @@ func notTaken(err error) bool {
 // used.
 func tokenError(err error) error {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
-	switch {
-	case ok && slices.Contains(registrationErrors, refused.ErrorCode):
-		return causes.Explain(providerFault("the token endpoint answered %s", refused.ErrorCode), checkRegistration)
-	case ok && refused.ErrorCode == "" && refused.Response.StatusCode/100 == 3:
-		return causes.Explain(providerFault("the token endpoint answered %d", refused.Response.StatusCode), "no redirect is followed: let the token endpoint's address be the one that it leads to")
-	case ok && refused.ErrorCode == "" && slices.Contains(registrationStatuses, refused.Response.StatusCode):
-		return causes.Explain(providerFault("the token endpoint answered %d", refused.Response.StatusCode), checkRegistration)
-	case ok && slices.Contains(tokenErrorCodes, refused.ErrorCode):
-		return oauthFailed("the token endpoint answered %s", refused.ErrorCode)
-	case ok && (refused.ErrorCode != "" || refused.Response.StatusCode >= 400):
-		return oauthFailed("the token endpoint answered %d", refused.Response.StatusCode)
-	case ok:
-		return fmt.Errorf("the token endpoint answered %d", refused.Response.StatusCode)
-	case requestFailed(err):
+	if !ok && requestFailed(err) {
 		return fmt.Errorf("asking the token endpoint: %w", guest.Cause(err))
-	default:
+	}
+	if !ok {
 		return causes.Explain(errors.New("the token endpoint's answer is too large, or not JSON with an access_token"), askOperator)
+	}
+	switch code, status := refused.ErrorCode, refused.Response.StatusCode; {
+	case slices.Contains(registrationErrors, code):
+		return causes.Explain(providerFault("the token endpoint answered %s", code), checkRegistration)
+	case slices.Contains(tokenErrorCodes, code):
+		return oauthFailed("the token endpoint answered %s", code)
+	case code != "":
+		return oauthFailed("the token endpoint answered %d", status)
+	case status/100 == 3:
+		return causes.Explain(providerFault("the token endpoint answered %d", status), "no redirect is followed: let the token endpoint's address be the one that it leads to")
+	case slices.Contains(registrationStatuses, status):
+		return causes.Explain(providerFault("the token endpoint answered %d", status), checkRegistration)
+	case status >= 400:
+		return oauthFailed("the token endpoint answered %d", status)
+	default:
+		return fmt.Errorf("the token endpoint answered %d", status)
 	}
 }
 
