@@ -36,16 +36,9 @@ func (Pow) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile takes the number of bits.
 func (p *Pow) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if d.CountRemainingArgs() > 0 {
-		if err := guest.Syntax(d, "pow [<bits>]", guest.OneValue(guest.Int(&p.ZeroBits))); err != nil {
-			return err
-		}
-		if err := p.Validate(); err != nil {
-			return d.WrapErr(err)
-		}
-	}
-	return guest.Options(d, nil)
+	return guest.Parse(d, "[<bits>]", guest.Optional(func(d *caddyfile.Dispenser) error {
+		return guest.Complete(d, guest.OneValue(guest.Int(&p.ZeroBits))(d), p.Validate)
+	}), nil)
 }
 
 // Provision sets the default.

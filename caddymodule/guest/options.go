@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -125,13 +126,20 @@ func Syntax(d *caddyfile.Dispenser, syntax string, parse Parser) error {
 	for range given {
 		d.Prev()
 	}
+	arguments, _, _ := strings.Cut(syntax, " {")
+	words := strings.Fields(arguments)[1:]
+	if given < len(words) && strings.HasPrefix(words[given], "[<") {
+		line, _ := lineOf(d)
+		if advice := unset(line); advice != "" { // the default would silently take the place of what it was to be
+			return d.Errf("%s is missing; write %s%s", strings.Trim(words[given], "[.]"), syntax, advice)
+		}
+	}
 	err := parse(d)
 	wrong, ok := errors.AsType[argError](err)
 	if !ok {
 		return err
 	}
-	arguments, _, _ := strings.Cut(syntax, " {")
-	required := slices.DeleteFunc(strings.Fields(arguments)[1:], func(word string) bool { return word[0] == '[' })
+	required := slices.DeleteFunc(words, func(word string) bool { return word[0] == '[' })
 	advice := lost(d)
 	if given < len(required) {
 		missing, _, _ := strings.Cut(required[given], "...")
@@ -144,22 +152,41 @@ func Syntax(d *caddyfile.Dispenser, syntax string, parse Parser) error {
 	return d.Errf("%s; write %s%s", wrong, syntax, advice)
 }
 
-// vanishes matches what Caddy drops from a line: a {$NAME} or {$NAME:default}, if it is
-// empty, and everything after a # that begins a word.
-var vanishes = regexp.MustCompile(`\{\$([^}:]+):?([^}]*)\}|\s#\S`)
+var (
+	comment  = regexp.MustCompile(`\s#`)
+	variable = regexp.MustCompile(`\{\$([^}:]+):?([^}]*)\}`)
+)
 
-// lost says why the line of an option can lack an argument that is in the Caddyfile.
+// lost says why the line of an option can lack an argument that is in the Caddyfile: Caddy
+// drops variables that are empty, and everything after a # that begins a word.
 func lost(d *caddyfile.Dispenser) (why string) {
+	line, after := lineOf(d)
+	why = unset(line)
+	if after != "" && !unicode.IsSpace(rune(after[0])) {
+		why += ", with the value in quotes, because # begins a comment"
+	}
+	return why
+}
+
+// lineOf returns the line that d is at as the Caddyfile has it, without its comment, and what
+// is after the # of the comment.
+func lineOf(d *caddyfile.Dispenser) (line, after string) {
 	text, _ := os.ReadFile(d.File())
 	lines := strings.Split(string(text), "\n")
 	if d.Line() > len(lines) {
-		return ""
+		return "", ""
 	}
-	for _, found := range vanishes.FindAllStringSubmatch(lines[d.Line()-1], -1) {
+	line = lines[d.Line()-1]
+	if at := comment.FindStringIndex(line); at != nil {
+		return line[:at[0]], line[at[1]:]
+	}
+	return line, ""
+}
+
+// unset asks for the variables of a line that are empty.
+func unset(line string) (why string) {
+	for _, found := range variable.FindAllStringSubmatch(line, -1) {
 		name, value := found[1], found[2]
-		if name == "" {
-			return why + ", with the value in quotes, because # begins a comment"
-		}
 		if set, ok := os.LookupEnv(name); ok {
 			value = set
 		}
@@ -302,6 +329,16 @@ func Inside(name string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", name, err)
+}
+
+// Optional returns a parser that takes no arguments, too.
+func Optional(parse Parser) Parser {
+	return func(d *caddyfile.Dispenser) error {
+		if d.CountRemainingArgs() == 0 {
+			return nil
+		}
+		return parse(d)
+	}
 }
 
 // Text returns a parser of exactly one argument, which must not be empty.

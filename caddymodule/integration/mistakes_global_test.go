@@ -128,6 +128,8 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{company, "mail smtp mail.example.com:25 {\nfrom noreply@example.com\ntls off\n}", "mail smtp: tls: anyone on the network path could read the links and the password with tls off; use starttls or implicit or, if you must, add the word insecure after it, at Caddyfile:8"},
 		{global, "store sqlite :memory:", `store sqlite: ":memory:" is not the path of a file; accounts must survive a restart, so write a path such as /data/mnemogate.db, at Caddyfile:3`},
 		{global, "store sqlite file::memory:?cache=shared", `store sqlite: "file::memory:?cache=shared" is not the path of a file; accounts must survive a restart, so write a path such as /data/mnemogate.db, at Caddyfile:3`},
+		{global, "store sqlite ~/x.db", `store sqlite: "~/x.db": Caddy replaces neither ~ nor shell variables; write the whole path, or {env.NAME} for the value of NAME, at Caddyfile:3`},
+		{global, "store sqlite $HOME/x.db", `store sqlite: "$HOME/x.db": Caddy replaces neither ~ nor shell variables; write the whole path, or {env.NAME} for the value of NAME, at Caddyfile:3`},
 		{global, "store sqlite testdata/", "store sqlite: testdata/ is a directory; write the path of a file in it, such as /"},
 		// Companies
 		{whole, "{\nmnemogate\n}", "company is missing; add at least one"},

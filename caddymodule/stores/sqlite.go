@@ -28,7 +28,7 @@ type SQLite struct {
 	// `mnemogate/mnemogate.db` in Caddy's data directory.
 	File string `json:"file,omitempty"`
 
-	homeless bool // the default depends on the directory that Caddy starts in
+	relative string // why the place depends on the directory that Caddy starts in; empty if it does not
 }
 
 // CaddyModule returns the Caddy module information.
@@ -38,27 +38,28 @@ func (SQLite) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile takes the file.
 func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if d.CountRemainingArgs() > 0 {
-		if err := guest.Syntax(d, "sqlite [<file>]", guest.Text(&s.File)); err != nil {
-			return err
-		}
-	}
-	return guest.Options(d, nil)
+	return guest.Parse(d, "[<file>]", guest.Optional(guest.Text(&s.File)), nil)
 }
 
 // Provision determines the file's path. It does not open the file.
 func (s *SQLite) Provision(caddy.Context) (err error) {
+	s.relative = "its path is relative"
 	if s.File == "" {
 		s.File = filepath.Join(caddy.AppDataDir(), "mnemogate", "mnemogate.db")
-		s.homeless = !filepath.IsAbs(s.File)
+		s.relative = "neither HOME nor XDG_DATA_HOME is set"
 	} else if err := guest.ResolveInto("store sqlite", &s.File); err != nil {
 		return err
+	}
+	if strings.HasPrefix(s.File, "~") || strings.HasPrefix(s.File, "$") {
+		return fmt.Errorf("store sqlite: %q: Caddy replaces neither ~ nor shell variables; write the whole path, or {env.NAME} for the value of NAME", s.File)
 	}
 	if s.File == ":memory:" || strings.HasPrefix(s.File, "file:") {
 		return fmt.Errorf("store sqlite: %q is not the path of a file; accounts must survive a restart, so write a path such as /data/mnemogate.db", s.File)
 	}
 	given := s.File
+	if filepath.IsAbs(given) {
+		s.relative = ""
+	}
 	if s.File, err = filepath.Abs(given); err != nil {
 		return err
 	}
@@ -70,11 +71,11 @@ func (s *SQLite) Provision(caddy.Context) (err error) {
 
 // Weaknesses implements guest.Weak.
 func (s *SQLite) Weaknesses() []guest.Weakness {
-	if !s.homeless {
+	if s.relative == "" {
 		return nil
 	}
 	return []guest.Weakness{{
-		Message: "neither HOME nor XDG_DATA_HOME is set, so the accounts are in " + s.File + ", below the directory that Caddy starts in: started elsewhere, it has none",
+		Message: s.relative + ", so the accounts are in " + s.File + ", which depends on the directory that Caddy starts in: started elsewhere, it has none",
 		Advice:  "stop Caddy, move the file and any -wal file beside it, and name its new place, as in store sqlite /var/lib/mnemogate/mnemogate.db: otherwise all accounts stay behind",
 	}}
 }

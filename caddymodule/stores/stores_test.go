@@ -71,8 +71,8 @@ func TestPostgresToAnotherMachineWithoutItsCertificateIsWeak(t *testing.T) {
 	}
 }
 
-// Where neither HOME nor XDG_DATA_HOME is set, the accounts depend on the directory that Caddy
-// starts in. An operator is told.
+// Where neither HOME nor XDG_DATA_HOME is set, or the path is relative, the accounts depend on
+// the directory that Caddy starts in. An operator is told.
 func TestAHomelessFileIsWarnedOf(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
 		t.Skip("Caddy has another default there")
@@ -83,6 +83,7 @@ func TestAHomelessFileIsWarnedOf(t *testing.T) {
 	}{
 		{"", "", "", true},
 		{"", "", "/var/lib/mnemogate.db", false},
+		{"/home/caddy", "", "data/mnemogate.db", true},
 		{"/home/caddy", "", "", false},
 		{"", "/var/lib", "", false},
 	} {
