@@ -71,19 +71,30 @@ func (all LoginPages) companies() (codes []string) {
 	return codes
 }
 
-// pageOptions returns the options of a page, with the icons of all companies'
-// providers.
+// pageOptions returns the options of a page, with the icons of its companies' providers:
+// with those of others, it would tell who else is there.
 func (h *Handler) pageOptions(p *LoginPage) page.Options {
-	options := p.Options
+	options, codes := p.Options, p.Companies
+	if codes == nil {
+		codes = h.served()
+	}
 	options.Icons = map[string]string{}
-	for code, company := range h.app.Sorted() {
-		for id, provider := range company.Effective().OAuth {
-			if provider.Icon != "" {
+	for _, code := range codes {
+		if company := h.app.Companies[code]; company != nil { // checkLoginPages refuses others
+			for id, provider := range company.Effective().OAuth {
 				options.Icons[page.IconName(code, id)] = provider.Icon
 			}
 		}
 	}
 	return options
+}
+
+// served returns the codes of the companies that the site serves.
+func (h *Handler) served() []string {
+	if h.Companies != nil {
+		return h.Companies
+	}
+	return slices.Sorted(maps.Keys(h.app.Companies))
 }
 
 // checkLoginPages sets the default company, the site's only one. It refuses a page without
@@ -95,17 +106,12 @@ func (h *Handler) checkLoginPages() error {
 	if err := h.LoginPages.check(); err != nil {
 		return fmt.Errorf("login_page: %w", err)
 	}
-	served := slices.Clone(h.Companies)
-	if served == nil {
-		for code := range h.app.Sorted() {
-			served = append(served, code)
-		}
-	}
+	served := h.served()
 	if len(h.LoginPages.companies()) == 0 {
 		if len(served) > 1 {
-			return fmt.Errorf("login_page: this site serves several companies; name those that have the page, as in login_page %s (the first is for paths that name no company)", strings.Join(served, " "))
+			return fmt.Errorf("login_page: this site serves several companies; name those that have the page, as in login_page %s (the first is for paths that name no company)", strings.Join(served[:min(len(served), 3)], " "))
 		}
-		h.LoginPages[0].Companies = served
+		h.LoginPages[0].Companies = slices.Clone(served)
 	}
 	for i, p := range h.LoginPages {
 		option := guest.Nth("login_page", i)

@@ -126,7 +126,20 @@ func TestTheLoginPageIsServed(t *testing.T) {
 // wherever that key was issued.
 func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people, more: umbra, site: `
+	withIcon := strings.TrimSuffix(umbra, "}\n") + `
+		oauth 1 oauth2 {
+			icon testdata/logo.svg
+			authorize_url https://club.example.com/authorize
+			token_url https://club.example.com/token
+			userinfo_url https://club.example.com/user
+			subject id
+			client_id ours
+			client_secret hidden
+			redirect_uri https://app.example.com/umbra/login
+		}
+	}
+	`
+	s := startSite(t, siteConfig{company: people, more: withIcon, site: `
 		handle_path /both/* {
 			mnemogate {
 				login_page umbra {
@@ -189,6 +202,10 @@ func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
 			}
 			s.ask("GET", site+"/"+company+"/v2/client.js", "").wantStatus(200)
 		}
+	}
+	// No page tells who else there is.
+	for page, want := range map[string]int{"/both/umbra": 200, "/both/acme": 404, "/one/acme": 404} {
+		s.ask("GET", page+"/v2/page/1/icon-umbra-1", "").wantStatus(want)
 	}
 	s.ask("GET", "/both/x", navigates).wantRedirect("/both/umbra/login?return_to=%2Fboth%2Fx")
 	s.ask("GET", "/both/acme/x", navigates).wantRedirect("/both/acme/login?return_to=%2Fboth%2Facme%2Fx")

@@ -99,11 +99,12 @@ type Page struct {
 
 // New returns a page with these options. Its errors begin with the directive.
 func New(o Options) (*Page, error) {
-	common, err := filesOfAll()
+	common, err := pageOfAll()
 	if err != nil {
 		return nil, err
 	}
-	p := &Page{title: o.Title, untitled: o.Title == "off", files: maps.Clone(common)}
+	p := *common
+	p.title, p.untitled, p.files = o.Title, o.Title == "off", maps.Clone(common.files)
 	if err := guest.CheckNoPlaceholder(o.Title, "write it as users read it"); err != nil {
 		return nil, guest.Inside("title", err)
 	}
@@ -115,8 +116,10 @@ func New(o Options) (*Page, error) {
 			return nil, errors.New("title: off leaves the logo alone, and there is none; set logo, too")
 		}
 	}
-	if err := p.readTexts(o.Texts); err != nil {
-		return nil, err
+	if o.Texts != "" {
+		if err := p.readTexts(o.Texts); err != nil {
+			return nil, err
+		}
 	}
 	// The links need the texts' languages.
 	err = guest.First(
@@ -137,14 +140,17 @@ func New(o Options) (*Page, error) {
 		}
 	}
 	p.setVersion()
-	return p, nil
+	return &p, nil
 }
 
-// filesOfAll returns the files that all pages have, by name. A Caddy may have hundreds of
-// pages, and packing takes most of New's time.
-var filesOfAll = sync.OnceValues(func() (map[string]*file, error) {
-	files := map[string]*file{}
-	return files, fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
+// pageOfAll returns the files and texts that all pages have. A Caddy may have hundreds of
+// pages, and to read and pack these takes most of New's time and memory.
+var pageOfAll = sync.OnceValues(func() (*Page, error) {
+	p := &Page{files: map[string]*file{}}
+	if err := p.readTexts(""); err != nil {
+		return nil, err
+	}
+	return p, fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Ext(name) == ".ts" || path.Dir(name) == "assets/texts" {
 			return err
 		}
@@ -152,7 +158,7 @@ var filesOfAll = sync.OnceValues(func() (map[string]*file, error) {
 		if path.Ext(name) == ".js" {
 			content = jsForReaders.ReplaceAll(content, nil)
 		}
-		files[strings.TrimPrefix(name, "assets/")] = newFile(contentTypes[path.Ext(name)], content)
+		p.files[strings.TrimPrefix(name, "assets/")] = newFile(contentTypes[path.Ext(name)], content)
 		return err
 	})
 })

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -52,6 +53,19 @@ func TestThePageIsSmall(t *testing.T) {
 		} else {
 			t.Logf("%s: %d bytes gzipped, with all that it loads %d", tag, w.Body.Len(), sum)
 		}
+	}
+}
+
+// A Caddy may have hundreds of pages: with texts of its own, each would take half a megabyte.
+func TestPagesShareWhatIsBuiltIn(t *testing.T) {
+	plain, own := mustNew(t, Options{}), mustNew(t, Options{Color: "#123456"})
+	for name, file := range plain.files {
+		if shared := own.files[name] == file; shared != (name != "page.css") {
+			t.Errorf("%s: shared %t", name, shared)
+		}
+	}
+	if reflect.ValueOf(plain.texts).Pointer() != reflect.ValueOf(own.texts).Pointer() {
+		t.Error("each page has texts of its own")
 	}
 }
 

@@ -21,7 +21,7 @@ const fallback = "en"
 
 // readTexts reads the built-in texts, and then the operator's, which replace them.
 func (p *Page) readTexts(dir string) error {
-	p.texts = map[string]map[string]string{}
+	p.texts, p.languages = map[string]map[string]string{}, nil
 	if err := p.readLanguages(assets, "assets/texts", nil); err != nil {
 		return err
 	}
