@@ -22,7 +22,7 @@ type target struct {
 	// instead.
 	company string
 	others  []string
-	rest    string // what follows it and a slash, on our own paths
+	rest    string // what follows the company and a slash, on our own paths
 	// asked is set if another proxy asks about the request instead of sending it.
 	asked bool
 	once  *attempt // of a request with an Idempotency-Key; else nil
