@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/panics"
@@ -51,13 +52,40 @@ func Limit(w http.ResponseWriter, r *http.Request) (answered func()) {
 		if w.Header().Get("Connection") != "close" {
 			return // Unlimit was called
 		}
-		_ = http.NewResponseController(w).Flush()
-		setDeadline(w, r, time.Now().Add(linger))
-		_ = panics.Contain(func() error { // a body that another handler has wrapped may panic
-			_, err := io.Copy(io.Discard, r.Body)
-			return err
-		})
+		Linger(w, r, r.Body)
 	}
+}
+
+// Linger sends an answer over HTTP/1 that did not wait for the end of the body, reads what
+// the client still sends until linger has passed, and closes the connection.
+func Linger(w http.ResponseWriter, r *http.Request, body io.Reader) {
+	err := panics.Contain(func() error { // a hijacked connection panics, and a body that another handler has wrapped may
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return err
+		}
+		setDeadline(w, r, time.Now().Add(linger))
+		_, err := io.Copy(io.Discard, body)
+		return err
+	})
+	if err != nil {
+		HangUp(w)
+	}
+}
+
+// HangUp closes the connection after the answer, whatever other handlers make of the header
+// Connection. Call it for a request over HTTP/1 whose body may not have ended. The server
+// can't see who has closed the body, and would read the rest as further requests.
+func HangUp(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	for {
+		outer, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			break
+		}
+		w = outer.Unwrap()
+	}
+	// Only a MaxBytesReader whose limit is exceeded can tell the server.
+	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1))
 }
 
 // Unlimit removes the limits of Limit. Call it if the body was read completely, or if
@@ -75,10 +103,10 @@ func End(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Streamed returns the body of a request that may take long. It removes the limits of
-// Limit; instead, the client may pause for up to stall.
+// Streamed returns the body of a request that may take long. Instead of the time of Limit,
+// the client may pause for up to stall.
 func Streamed(w http.ResponseWriter, r *http.Request, stall time.Duration) io.Reader {
-	Unlimit(w, r)
+	setDeadline(w, r, time.Time{})
 	return readerFunc(func(p []byte) (int, error) {
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Now().Add(stall))

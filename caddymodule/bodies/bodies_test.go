@@ -87,3 +87,21 @@ func TestAStreamingAnswerWaitsForItsClientOnlyForAWhile(t *testing.T) {
 		}
 	}
 }
+
+// Over HTTP/1, what is left of a body would be read as a request.
+func TestABodyThatIsGivenUpEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer Limit(w, r)()
+		body := Streamed(w, r, time.Second)
+		_, err := io.CopyN(w, body, 1)
+		storetest.Must(t, err)
+	}))
+	defer server.Close()
+	response, err := http.Post(server.URL, "text/plain", strings.NewReader("all"))
+	storetest.Must(t, err)
+	defer response.Body.Close()
+	if text, err := io.ReadAll(response.Body); string(text) != "a" || err != nil || !response.Close {
+		t.Errorf("got %q, %v, and the connection stays open: %t", text, err, !response.Close)
+	}
+}

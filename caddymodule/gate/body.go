@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
@@ -67,27 +68,43 @@ func (b bodyType) is(header http.Header) bool {
 	return err == nil && mediaType == b.name && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
-// A chunkedBody records whether the body is malformed. The bytes that follow a
-// malformed body are not a request, but Caddy's server would read them as one, since
-// it can't see how a wrapped body ended.
-type chunkedBody struct {
-	io.ReadCloser
-	broken atomic.Bool
+// A clientBody is the body of a request over HTTP/1. It records whether it has ended: what
+// follows a body that has not is no request, but Caddy's server would read it as one.
+type clientBody struct {
+	io.Reader
+	reading sync.Mutex // held by one of the reverse proxy, which may read beyond the answer, and Linger
+	ended   atomic.Bool
 }
 
-func (b *chunkedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
-		b.broken.Store(true)
+func (b *clientBody) Read(p []byte) (int, error) {
+	b.reading.Lock()
+	defer b.reading.Unlock()
+	n, err := b.Reader.Read(p)
+	if err == io.EOF {
+		b.ended.Store(true)
 	}
 	return n, err
 }
 
-// Close reads the rest of the body, up to a limit.
-func (b *chunkedBody) Close() error {
-	err := b.ReadCloser.Close()
-	if err != nil {
-		b.broken.Store(true)
+// remains reports whether there is a body that has not ended.
+func (b *clientBody) remains() bool { return b.Reader != nil && !b.ended.Load() }
+
+// A passedBody is a clientBody that is passed on.
+type passedBody struct {
+	clientBody
+	closed atomic.Bool
+}
+
+func (b *passedBody) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
 	}
-	return err
+	return b.clientBody.Read(p)
+}
+
+// Close only ends Read. To close the server's body would read the rest, for as long as the
+// client takes to send it, and the server would then take it for read completely.
+func (b *passedBody) Close() error {
+	b.closed.Store(true)
+	return nil
 }

@@ -27,6 +27,7 @@ var descriptionHeaders = [...]string{"X-Forwarded-Method", "X-Forwarded-Host", "
 // describe turns another proxy's question into the request that it describes. It
 // refuses a description that an application might read as another request.
 func (h *Handler) describe(r *http.Request) error {
+	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = http.NoBody, 0, nil, nil
 	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); !trusted {
 		return errNotTrusted
 	}
@@ -53,7 +54,6 @@ func (h *Handler) describe(r *http.Request) error {
 	}
 	r.Method, r.URL, r.RequestURI, r.Host = method, u, uri, host
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
-	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = http.NoBody, 0, nil, nil
 	for _, name := range handshakeHeaders { // a proxy sends these on, but not the next two
 		if r.Header[name] != nil {
 			r.Header["Upgrade"], r.Header["Connection"] = []string{"websocket"}, append(r.Header["Connection"], "Upgrade")

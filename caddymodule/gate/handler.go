@@ -321,6 +321,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	defer logs.SkipAccessLog(r)
 	asked := isAt(r, h.Check)
 	if asked {
+		came := *r // with the body, which the description lacks
+		defer bodies.Limit(w, &came)()
 		if log := h.logCheck(r); log != nil {
 			recorder := caddyhttp.NewResponseRecorder(w, nil, nil)
 			defer log.write(recorder, nil)

@@ -39,30 +39,27 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, v visitor, next c
 		s.request = *r.WithContext(s.ctx)
 	}
 	r = &s.request
-	if r.ProtoMajor == 1 && r.ContentLength < 0 {
-		s.body.ReadCloser = r.Body
+	if r.ProtoMajor == 1 && r.ContentLength != 0 {
+		s.body.Reader = r.Body
 		r.Body = &s.body
 	}
 	err := s.serve(next)
 	if !s.begun {
 		s.own() // for the answer that Caddy itself gives
 	}
-	if s.body.broken.Load() {
-		if s.begun {
-			panic(http.ErrAbortHandler)
-		}
-		w.Header().Set("Connection", "close")
-	}
 	switch {
-	case !s.cut.Load():
-		return err
-	case s.begun:
+	case s.cut.Load() && s.begun:
 		panic(http.ErrAbortHandler) // closes the connection, so that the answer does not look complete
-	default:
+	case s.cut.Load():
 		clear(w.Header())
 		h.deny(w, r, s.cutErr)
 		return nil
+	case s.body.remains() && s.begun:
+		bodies.Linger(w, r, &s.body.clientBody)
+	case s.body.remains():
+		bodies.HangUp(w) // Caddy or handle_errors answers
 	}
+	return err
 }
 
 // A stream is a request that passed, and its answer. It is cut once its session is
@@ -79,7 +76,7 @@ type stream struct {
 	confirmed time.Time // when the session was last known to be valid
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	body      chunkedBody
+	body      passedBody
 	cutErr    error // the reason for the cut; set before cut
 	cut       atomic.Bool
 	mu        sync.Mutex // of the fields below
@@ -178,13 +175,18 @@ func (s *stream) ask(least time.Duration) (late time.Duration, err error) {
 	return late, err
 }
 
-// begin records that the answer begins, and declares whose it is.
-func (s *stream) begin() {
-	if !s.begun {
-		s.mu.Lock()
-		s.begun = true
-		s.mu.Unlock()
-		s.own()
+// begin records that the answer begins, and declares whose it is. The connection ends
+// with an answer that begins before the request's body has ended.
+func (s *stream) begin(status int) {
+	if s.begun {
+		return
+	}
+	s.mu.Lock()
+	s.begun = true
+	s.mu.Unlock()
+	s.own()
+	if s.body.remains() && status != http.StatusSwitchingProtocols {
+		s.Header().Set("Connection", "close")
 	}
 }
 
@@ -211,7 +213,7 @@ func (s *stream) WriteHeader(status int) {
 		if s.cut.Load() {
 			return
 		}
-		s.begin()
+		s.begin(status)
 	}
 	s.ResponseWriterWrapper.WriteHeader(status)
 }
@@ -221,7 +223,7 @@ func (s *stream) Write(b []byte) (int, error) {
 	if s.cut.Load() {
 		return 0, s.cutErr
 	}
-	s.begin()
+	s.begin(http.StatusOK)
 	return s.ResponseWriterWrapper.Write(b)
 }
 
@@ -230,7 +232,7 @@ func (s *stream) ReadFrom(r io.Reader) (int64, error) {
 	if s.cut.Load() {
 		return 0, s.cutErr
 	}
-	s.begin()
+	s.begin(http.StatusOK)
 	return s.ResponseWriterWrapper.ReadFrom(&uncutReader{r, s})
 }
 
