@@ -39,6 +39,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/store/causes"
 	"github.com/mnemogate/mnemogate/store/memory"
 )
 
@@ -139,8 +140,12 @@ var hasher = sync.OnceValue(func() *password.Hasher {
 	h := password.NewHasher(0)
 	h.Waited = hashWaited
 	h.Derive = hashing.New(h.Slots(), func(err error) {
+		step := "let it start itself"
+		if causes.Of(err) == causes.NoFiles {
+			step = causes.Steps{}.Step(err)
+		}
 		guest.StoreLog("mnemogate").Warn("passwords are hashed in this process, where logins slow other requests down,"+
-			" since no other can be started; let it start itself", "error", err)
+			" since no other can be started; "+step, "error", err)
 	}).Derive
 	return h
 })

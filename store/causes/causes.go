@@ -25,6 +25,7 @@ type Cause int
 // The causes that servers of all kinds have in common.
 const (
 	Other Cause = iota
+	NoFiles
 	NoName
 	Refused
 	NoSocket
@@ -51,6 +52,7 @@ var causes = []struct {
 	fits  func(error) bool
 	step  string
 }{
+	{NoFiles, wraps(syscall.EMFILE, syscall.ENFILE), "too many files and connections are open: see who holds connections to Caddy, and raise LimitNOFILE or ulimit -n"},
 	{NoName, is[*net.DNSError], "check that the name is right, and that names are resolved on this machine"},
 	{Refused, wraps(syscall.ECONNREFUSED), "nothing listens there: check that the address and port are right, and that it runs"},
 	{NoSocket, wraps(fs.ErrNotExist), "there is no such socket or file: check its path, and that the server runs"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	modernc "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -53,6 +54,19 @@ const stepOwner = "give the file, the -wal and -shm files beside it, and their d
 // mayNotWriteBeside reports whether this user may write the file, but not create its log.
 func mayNotWriteBeside(err error) bool { return code(err) == sqlite3.SQLITE_READONLY_DIRECTORY }
 
+// noFiles returns what to do if this process can open no file at all, which SQLite does not
+// tell.
+func noFiles() (step string) {
+	f, err := os.Open(os.DevNull) // not the store's: see createPrivateFile
+	if err == nil {
+		_ = f.Close()
+	}
+	if causes.Of(err) != causes.NoFiles {
+		return ""
+	}
+	return causes.Steps{}.Step(err)
+}
+
 // explain adds what to do about an error of the file.
 func explain(err error) error {
 	step := ""
@@ -64,6 +78,8 @@ func explain(err error) error {
 		}
 	case errors.Is(err, errForeign):
 		step = "if it is another program's database, name another file"
+	case code == sqlite3.SQLITE_CANTOPEN && noFiles() != "":
+		step = noFiles()
 	case mayNotWriteBeside(err), errors.Is(err, fs.ErrPermission), code == sqlite3.SQLITE_CANTOPEN, code == sqlite3.SQLITE_PERM, code == sqlite3.SQLITE_AUTH:
 		step = stepOwner
 	case code == sqlite3.SQLITE_READONLY:

@@ -1,14 +1,19 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/sqlstore"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -39,6 +44,60 @@ func TestASecondStoreKeepsTheLocksOfTheFirst(t *testing.T) {
 	must(t, createPrivateFile(link))
 	if after := locks(); after != before {
 		t.Errorf("it has %d locks, and had %d before", after, before)
+	}
+}
+
+// While strangers hold all connections that Caddy may have, no file can be opened. Logins of
+// those who are connected go on.
+func TestSQLiteNeedsNoMoreFilesOnceItIsOpen(t *testing.T) {
+	s := startStore(t, tempFile(t))
+	open := func() (n int) {
+		t.Helper()
+		for _, fd := range get[[]string](t)(filepath.Glob("/proc/self/fd/*")) {
+			if name, err := os.Readlink(fd); err == nil && strings.HasPrefix(name, s.file) {
+				n++
+			}
+		}
+		return n
+	}
+	before := open()
+	var reads sync.WaitGroup
+	all := make(chan struct{}, readConns)
+	for range readConns {
+		reads.Go(func() {
+			err := s.Reading(bg, func(ctx context.Context, q sqlstore.Queries) error {
+				return q.Each(ctx, func(sqlstore.Scanner) error {
+					all <- struct{}{}
+					for len(all) < readConns {
+						time.Sleep(time.Millisecond)
+					}
+					return nil
+				}, `SELECT count(*) FROM accounts`)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	reads.Wait()
+	must(t, s.Sessions().Create(bg, t0, session("s", 1, 1, record.CheckOTP)))
+	if after := open(); after != before {
+		t.Errorf("%d of its files are open, and %d were before", after, before)
+	}
+}
+
+// SQLite only says that it can't open the file.
+func TestSQLiteTellsThatNoFileCanBeOpened(t *testing.T) {
+	s := startStore(t, tempFile(t))
+	var limit syscall.Rlimit
+	must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	none := limit
+	none.Cur = 0
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
+	err := s.Check(bg)
+	must(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	if err == nil || !strings.Contains(err.Error(), "raise LimitNOFILE") {
+		t.Errorf("got %v", err)
 	}
 }
 

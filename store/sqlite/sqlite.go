@@ -335,6 +335,9 @@ func (s *Store) open(ctx context.Context) error {
 	if err = migrate(ctx, writers); err == nil {
 		err = s.keep(ctx, keeper, file)
 	}
+	if err == nil {
+		err = openAll(ctx, readers)
+	}
 	if err != nil {
 		return errors.Join(err, keeper.Close(), readers.Close(), writers.Close())
 	}
@@ -358,10 +361,30 @@ func (s *Store) another() (*sql.DB, error) {
 	return db, nil
 }
 
+// openAll opens the connections of readers, which stay open. So no call has to open a file,
+// which it can't while strangers hold all connections that Caddy may have.
+func openAll(ctx context.Context, readers *sql.DB) error {
+	for range readConns {
+		conn, err := readers.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close() // gives it back, once all are open
+		if err := openLog(ctx, conn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func openLog(ctx context.Context, conn *sql.Conn) error {
+	var tables int
+	return conn.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&tables)
+}
+
 // keep opens the log on a connection that stays open, and notes which files are open.
 func (s *Store) keep(ctx context.Context, keeper *sql.Conn, file string) error {
-	var tables int
-	err := keeper.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&tables)
+	err := openLog(ctx, keeper)
 	if err == nil {
 		file, err = filepath.EvalSymlinks(file) // the log is beside the file itself
 	}
