@@ -246,6 +246,9 @@ func (c *cli) download(w io.Writer, path, broken string) (size int64, err error)
 // save downloads into a file that only its owner may read. The file gets its name once it is
 // whole, so that nothing can be mistaken for it.
 func (c *cli) save(output string, replace bool, path, broken string) (size int64, err error) {
+	if output == "-" {
+		return 0, errors.New("name a file with --output: it appears only once it is complete, as standard output could not")
+	}
 	if target, err := filepath.EvalSymlinks(output); err == nil {
 		output = target // replace the file, not a link to it
 	}

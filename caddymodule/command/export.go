@@ -24,7 +24,7 @@ text. Without it, users must set up their apps again.`,
 				path += "?secrets=true"
 			}
 			const broken = "the export is not complete"
-			if file == "" {
+			if file == "" || file == "-" {
 				defer c.interruptible()()
 				_, err = c.download(c.cmd.OutOrStdout(), path, broken)
 				return err

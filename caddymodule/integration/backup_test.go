@@ -160,6 +160,10 @@ func failedBackupLeavesNoFile(t *testing.T, s *site) {
 			t.Errorf("it is %q now, %v", data, err)
 		}
 	})
+	s.run("standard output", func(t *testing.T) {
+		s.cli("", "backup", "--output", "-").want(1, "name a file with --output")
+		s.cli("", "export", "--output", "-").want(0, "alice")
+	})
 	s.run("what is no regular file", func(t *testing.T) { // such as /dev/null, which root could replace
 		for _, output := range []string{s.dir, s.dir + "/admin.sock"} {
 			s.cli("", "backup", "--output", output, "--force").want(1, "is no regular file")
