@@ -79,7 +79,7 @@ var Traps = []Trap{
 		"add issuer <url>, or give the site a name",
 		"http:// { mnemogate { assertion app } }", "http:// { mnemogate { assertion app { issuer https://id.example.com } } }"},
 	{warned, ours, oneAddress, "its site is on a Unix socket, and trusted_proxies_unix is not set: all clients count as one, so a few wrong passwords or keys of anybody lock out all",
-		"write trusted_proxies_unix into the global option servers if only your proxy can open the socket",
+		"write trusted_proxies_unix into the global option servers if only your proxy can open the socket; ignore this if listener_wrappers has proxy_protocol, by which your proxy names them",
 		"http:// { bind unix//run/caddy.sock; mnemogate }", "http:// { bind 127.0.0.1; mnemogate }"},
 	{warned, gates, otherHosts, "other proxies ask it by check, but Caddy answers 200 for other hosts than %s, which most proxies take as a yes",
 		"give the site no name, as in http://:8080, with bind; or add a site for all other hosts, http://:8080, with the same bind, and respond 404 in it",
