@@ -158,6 +158,12 @@ func browserModuleInTabs(t *testing.T, s *site) {
 	})()`); got != "start undefined" {
 		t.Errorf("with an old token: got %v", got)
 	}
+
+	// A tab whose request gets no answer does not keep the others waiting.
+	other.eval(`void navigator.locks.request('mnemogate ` + s.URL + `/acme', () => new Promise(() => {}))`)
+	if got := b.eval(inModule(`return (await client.resume()).state`)); got != "start" {
+		t.Errorf("beside a tab that waits: got %v", got)
+	}
 }
 
 // The module solves captcha pow in a worker if the page allows it, and otherwise in

@@ -120,7 +120,18 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // other tabs, so that a function sees what an earlier one has stored.
   function inTurn(f) {
     const locks = inBrowser && !(store instanceof Memory) && navigator.locks;
-    return locks ? locks.request(name, f) : turn = turn.then(f, f);
+    const run = locks ? () => withLock(locks, f) : f;
+    return turn = turn.then(run, run);
+  }
+
+  // withLock waits for other tabs, but not long: their requests may get no answer. The server
+  // refuses what comes too early.
+  function withLock(locks, f) {
+    const signal = AbortSignal.timeout?.(5000);
+    return locks.request(name, { signal }, f).catch((error) => {
+      if (error !== signal?.reason) throw error;
+      return f();
+    });
   }
 
   // look finds out the current step of the browser. With fresh, a session is not
