@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
@@ -605,7 +607,7 @@ func browserForgetsWhoLoggedOut(t *testing.T, s *site) {
 	b.sees("already", ".stack")
 	b.chooses("logout.submit")
 	b.isTold("notice.logout.done")
-	b.reloads("login", idField)
+	b.reloads("login", "h1 + form")
 	b.fillsIn("frank", testPassword)
 	b.isUser("frank")
 	b.waits(`location.pathname === '/'`)
@@ -619,6 +621,14 @@ func browserForgetsWhoLoggedOut(t *testing.T, s *site) {
 	b.isTold("notice.logout.done")
 	b.fillsIn("alice@example.com", testPassword)
 	b.isUser("alice")
+
+	// A browser that does not keep the cookie of a login leads here again, and says why.
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, network.ClearBrowserCookies, cdp.Empty{})
+		return err
+	}))
+	b.open(s.URL + "/home")
+	b.isAlerted("error.cookies")
 }
 
 // A code that can't be replaced still works. A browser with the session of another

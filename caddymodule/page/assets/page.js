@@ -184,6 +184,7 @@ const page = {
     if (step.notice === 'logout.done') {
       this.unchoose();
       keep('former', '');
+      keep('went', '');
       await aim();
     }
     this.typed = from === screens.checkpassword || this.typed && from !== login;
@@ -327,6 +328,7 @@ const page = {
   // page before the login.
   async go() {
     this.show({ state: 'going' }, { screen: going });
+    keep('went', Date.now());
     await journey.home();
     location.replace(goal());
   },
@@ -456,7 +458,9 @@ async function begin() {
     const found = await find();
     const mayEnd = hasCookie || found.state === 'authorized'; // the cookie may be another company's
     const stateless = returned && found.state !== 'authorized'; // some providers send errors so
-    page.show(found, { screen: page.stuck ? noFactor : !leaving ? undefined : mayEnd ? logout : loggedOut, error: stateless ? new MnemogateError('oauth.denied', 'the answer has no state') : undefined });
+    const refused = !leaving && !hasCookie && found.state === 'start' && Date.now() - remembered('went') < 15_000; // a login has just ended well
+    const error = stateless ? new MnemogateError('oauth.denied', 'the answer has no state') : refused ? new MnemogateError('cookies', 'the session was not kept') : undefined;
+    page.show(found, { screen: page.stuck ? noFactor : !leaving ? undefined : mayEnd ? logout : loggedOut, error });
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     const over = error.code === 'oauth.state' && error.step.state === 'authorized'; // Back has led here after the login
