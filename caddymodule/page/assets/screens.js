@@ -145,16 +145,20 @@ export function codeField({ length, hint, auto = true, ...attributes }) {
   return made;
 }
 
-// validity says how long a code is valid.
+// validity says how long a code is valid. It describes the field with the focus, so screen
+// readers would announce each change: they get only its beginning and its end.
 function validity(page, step) {
   const until = page.codeUntil(step);
   if (!step.phone || Number.isNaN(until)) return null;
-  const element = el('span');
-  every(element, () => {
+  const said = el('span', { class: 'visually-hidden' }), seen = el('span', { 'aria-hidden': 'true' });
+  every(seen, () => {
     const left = (until - Date.now()) / 1000;
-    element.replaceChildren(marked(left > 0 ? t('code.valid', { time: time(left, 'long', Math.round) }) : t('code.over')));
+    const text = left > 0 ? t('code.valid', { time: time(left, 'long', Math.round) }) : t('code.over');
+    if (seen.textContent === text) return;
+    seen.replaceChildren(marked(text));
+    if (left <= 0 || !said.firstChild) said.replaceChildren(marked(text));
   });
-  return element;
+  return [said, seen];
 }
 
 // every calls tick now and each second, as long as the element is on the screen.
@@ -173,9 +177,11 @@ const pause = 30_000;
 const resend = (page, text, step, { then, kind } = {}) => pausing(page, text, () => page.act(() => step.renewOTP(), then), kind);
 
 // pausing returns a button that counts down after it was pressed. The page has the time
-// when it may be pressed again.
+// when it may be pressed again. Screen readers, which would announce each second, do not see
+// the countdown.
 export function pausing(page, text, request, kind) {
-  const made = button(text, () => {
+  const rest = el('span', { 'aria-hidden': 'true' });
+  const made = button([text, rest], () => {
     if (page.busy || Date.now() < page.again) return;
     page.again = Date.now() + pause;
     request();
@@ -185,7 +191,7 @@ export function pausing(page, text, request, kind) {
     const left = Math.max(0, Math.ceil((page.again - Date.now()) / 1000));
     if (left === last) return;
     last = left;
-    made.replaceChildren(marked(text), left > 0 ? ` (${time(left, 'narrow')(language)})` : '');
+    rest.textContent = left > 0 ? ` (${time(left, 'narrow')(language)})` : '';
     if (left > 0) made.setAttribute('aria-disabled', 'true');
     else made.removeAttribute('aria-disabled');
   });

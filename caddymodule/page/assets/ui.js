@@ -25,6 +25,9 @@ function set(element, attributes) {
   }
 }
 
+// A key that is held must not answer the question that it has opened.
+addEventListener('keydown', (event) => event.repeat && event.key === 'Enter' && event.preventDefault());
+
 export const button = (text, onclick, kind = 'link') => el('button', { type: 'button', class: kind, onclick }, text);
 export const submit = (text) => el('button', { type: 'submit', class: 'main' }, text);
 
