@@ -61,16 +61,16 @@ func Check(ctx caddy.Context, a *app.App) error {
 }
 
 // judge looks for all traps at each company, then at each visit.
-func judge(visits facts, a *app.App) (found []app.Weakness, err error) {
-	var all facts
+func judge(visits []*visit, a *app.App) (found []app.Weakness, err error) {
+	var all []*visit
 	for _, company := range slices.Sorted(maps.Keys(a.Companies)) {
 		all = append(all, &visit{site: &site{app: a}, company: company})
 	}
-	all = append(all, visits...)
-	for _, v := range all {
+	f := factsOf(visits)
+	for _, v := range append(all, visits...) {
 		for _, t := range Traps {
-			for _, y := range t.at(all, v) {
-				for _, values := range t.find(all, v, y) {
+			for _, y := range t.at(f, v) {
+				for _, values := range t.find(f, v, y) {
 					weak := t.weakness(y.gate, values)
 					if found = append(found, weak); t.Refused {
 						return nil, refusal(weak)

@@ -131,21 +131,47 @@ var Traps = []Trap{
 		"a.example.com { mnemogate; reverse_proxy localhost:9000 }; b.example.com { mnemogate; reverse_proxy localhost:9000 }"},
 }
 
-// facts are the visits of all sites, after one for each company.
-type facts []*visit
+// facts are what the traps ask of all sites. There may be thousands, so it is found once.
+type facts struct {
+	upstreams map[string][]*visit // by address
+	gates     map[string][]*visit // by line
+	open      map[string]bool     // the companies that somebody can log in to
+	useless   []*visit            // the gates where nobody can log in, though some requests have not failed
+}
 
-func (f facts) have(is func(*visit) bool) bool { return slices.ContainsFunc(f, is) }
+func factsOf(visits []*visit) facts {
+	f := facts{upstreams: map[string][]*visit{}, gates: map[string][]*visit{}, open: map[string]bool{}}
+	for _, v := range visits {
+		if v.first != nil {
+			f.upstreams[v.address] = append(f.upstreams[v.address], v)
+		}
+		if v.Gate == nil {
+			continue
+		}
+		f.gates[v.Line()] = append(f.gates[v.Line()], v)
+		useless := !v.failed
+		for company := range v.app.Companies {
+			if v.logsInto(company) {
+				f.open[company], useless = true, false
+			}
+		}
+		if useless {
+			f.useless = append(f.useless, v)
+		}
+	}
+	return f
+}
 
 // before returns the visits before one, in its list of routes and those around it.
-func (f facts) before(v *visit) []*visit {
-	earlier := slices.Clone(f[:slices.Index(f, v)])
+func (v *visit) before() []*visit {
+	earlier := slices.Clone(v.visits[:slices.Index(v.visits, v)])
 	return slices.DeleteFunc(earlier, func(u *visit) bool { return !v.block.isIn(u.block) })
 }
 
 // application returns how requests come to an upstream from the same site, either by the routes
 // for errors or by the others.
-func (f facts) application(v *visit) (guarded []way, open, scripts bool) {
-	for _, u := range f {
+func (v *visit) application() (guarded []way, open, scripts bool) {
+	for _, u := range v.visits {
 		if v.first != nil && v.first == u.first {
 			guarded, open = append(guarded, u.guarded...), open || u.open != nil
 			scripts = scripts || speaksFastCGI(u.handler.(*reverseproxy.Handler))
@@ -178,7 +204,7 @@ func upstreams(_ facts, v *visit) []way {
 // exposed is gates but, at an upstream that open requests reach, too, returns one way by which
 // guarded requests come there.
 func exposed(f facts, v *visit) []way {
-	if guarded, open, _ := f.application(v); open && guarded != nil {
+	if guarded, open, _ := v.application(); open && guarded != nil {
 		return guarded[:1]
 	}
 	return gates(f, v)
@@ -188,13 +214,13 @@ func exposed(f facts, v *visit) []way {
 // it here. It is one at the same site, if there is one. Sites with FastCGI at the same address
 // have different applications.
 func bypassed(f facts, v *visit) (found []way) {
-	guarded, open, scripts := f.application(v)
+	guarded, open, scripts := v.application()
 	if guarded != nil || !open {
 		return nil
 	}
-	for _, u := range f {
+	for _, u := range f.upstreams[v.address] {
 		switch {
-		case u.address != v.address || u.guarded == nil:
+		case u.guarded == nil:
 		case u.site == v.site:
 			return u.guarded[:1]
 		case found == nil && !scripts:
@@ -286,31 +312,18 @@ func asVariable(name string) string {
 	}, strings.ToLower(name))
 }
 
-// isLogin reports whether it is a gate for requests that have not failed.
-func (v *visit) isLogin() bool { return v.Gate != nil && !v.failed }
-
 // logsInto reports whether requests of the company's login come to a gate.
 func (v *visit) logsInto(company string) bool {
-	return v.isLogin() && v.Serves(company) && v.on.reaches(v.Base()+"/"+company+"/v2/auth/login")
-}
-
-// isUseless reports whether nobody can log in at a gate that serves a company.
-func (v *visit) isUseless(company string) bool {
-	return v.isLogin() && v.Serves(company) && !slices.ContainsFunc(slices.Collect(maps.Keys(v.app.Companies)), v.logsInto)
-}
-
-// isClosed reports whether nobody can log in to a company.
-func (f facts) isClosed(company string) bool {
-	return !f.have(func(v *visit) bool { return v.logsInto(company) })
+	return !v.failed && v.Serves(company) && v.on.reaches(v.Base()+"/"+company+"/v2/auth/login")
 }
 
 // closes reports whether nobody can log in to a company of a useless gate.
 func (f facts) closes(v *visit) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(v.app.Companies)), func(c string) bool { return v.isUseless(c) && f.isClosed(c) })
+	return slices.Contains(f.useless, v) && slices.ContainsFunc(slices.Collect(maps.Keys(v.app.Companies)), func(c string) bool { return v.Serves(c) && !f.open[c] })
 }
 
 func unserved(f facts, v *visit, _ way) [][]any {
-	return when(f.isClosed(v.company) && f.have((*visit).isLogin) && !f.have(func(u *visit) bool { return u.isUseless(v.company) }))
+	return when(!f.open[v.company] && len(f.open)+len(f.useless) > 0 && !slices.ContainsFunc(f.useless, func(u *visit) bool { return u.Serves(v.company) }))
 }
 
 func unreachable(f facts, v *visit, _ way) [][]any {
@@ -327,7 +340,7 @@ func (f facts) unmet(v *visit, lost bool, why string) (found [][]any) {
 	all := v.Patterns()
 	for _, option := range slices.Sorted(maps.Keys(all)) {
 		for _, path := range all[option] {
-			met := f.have(func(u *visit) bool { return u.Gate != nil && u.Line() == v.Line() && u.meets(option, path) })
+			met := slices.ContainsFunc(f.gates[v.Line()], func(u *visit) bool { return u.meets(option, path) })
 			found = append(found, when(!met && v.on.hasLost(path) == lost, option, path, why)...)
 		}
 	}
@@ -401,9 +414,9 @@ func basicAuth(_ facts, v *visit, _ way) [][]any {
 }
 
 // cachedFirst finds a cache before a gate.
-func cachedFirst(f facts, v *visit, _ way) [][]any {
+func cachedFirst(_ facts, v *visit, _ way) [][]any {
 	names := v.IdentityHeaders()
-	return when(!v.failed && slices.ContainsFunc(f.before(v), func(u *visit) bool { return isCache(u.handler) && u.open != nil }), names[0], names[1])
+	return when(!v.failed && slices.ContainsFunc(v.before(), func(u *visit) bool { return isCache(u.handler) && u.open != nil }), names[0], names[1])
 }
 
 // cachedForAll finds a cache whose configuration does not name the headers of the user and the
@@ -429,7 +442,7 @@ func unproven(_ facts, v *visit, y way) [][]any {
 	return when(isElsewhere(v.upstream) && !authenticates(v.handler.(*reverseproxy.Handler), y.gate), v.upstream)
 }
 
-func rewritten(f facts, v *visit, y way) (found [][]any) {
+func rewritten(_ facts, v *visit, y way) (found [][]any) {
 	all := y.gate.Patterns()
 	for _, option := range []string{"fresh", "mfa", "role"} {
 		for _, path := range all[option] {
@@ -438,7 +451,7 @@ func rewritten(f facts, v *visit, y way) (found [][]any) {
 				return s.isUnknown() || !strings.HasPrefix(path, prefix) && !slices.Contains(all[option], prefix+path) ||
 					s.makes(path) && !y.isWithin(all[option], s)
 			})
-			found = append(found, when(others && path != "/*" && !f.hasOwn(v, path, y), option, path, v.first.upstream)...) // /* covers them, too
+			found = append(found, when(others && path != "/*" && !v.hasOwn(path, y), option, path, v.first.upstream)...) // /* covers them, too
 		}
 	}
 	return found
@@ -446,8 +459,8 @@ func rewritten(f facts, v *visit, y way) (found [][]any) {
 
 // hasOwn reports whether a path of an option is for all that another upstream than this one gets
 // from the gate.
-func (f facts) hasOwn(v *visit, path string, y way) bool {
-	return f.have(func(u *visit) bool {
+func (v *visit) hasOwn(path string, y way) bool {
+	return slices.ContainsFunc(v.visits, func(u *visit) bool {
 		return u.first != nil && u.address != v.address && slices.ContainsFunc(u.guarded, func(z way) bool {
 			return z.gate == y.gate && z.isWithin([]string{path}, z.steps[z.since:])
 		})
@@ -456,11 +469,11 @@ func (f facts) hasOwn(v *visit, path string, y way) bool {
 
 // unguarded finds upstreams with guarded and open requests and, before a gate, those that take
 // open requests in a block around it.
-func unguarded(f facts, v *visit, _ way) (found [][]any) {
+func unguarded(_ facts, v *visit, _ way) (found [][]any) {
 	if v.Gate == nil {
 		return when(true, v.first.upstream)
 	}
-	for _, u := range f.before(v) {
+	for _, u := range v.before() {
 		found = append(found, when(u.first != nil && u.guarded == nil && !u.failed && !u.asks, u.upstream)...)
 	}
 	return found
@@ -483,8 +496,8 @@ func opens(f facts, v *visit, y way) (found [][]any) {
 
 // protects reports whether guarded requests also come to an upstream without this prefix.
 func (f facts) protects(v *visit, prefix string) bool {
-	return f.have(func(u *visit) bool {
-		return u.address == v.address && slices.ContainsFunc(u.guarded, func(y way) bool { return !y.steps[y.since:].confines(prefix) })
+	return slices.ContainsFunc(f.upstreams[v.address], func(u *visit) bool {
+		return slices.ContainsFunc(u.guarded, func(y way) bool { return !y.steps[y.since:].confines(prefix) })
 	})
 }
 

@@ -42,7 +42,8 @@ type visit struct {
 type site struct {
 	app    *app.App
 	server *caddyhttp.Server
-	hosts  string // empty if it has all
+	hosts  string   // empty if it has all
+	visits []*visit // in the order of its routes
 }
 
 // A block is a list of routes. One of those that exclude each other is a block of its own.
@@ -60,7 +61,6 @@ const skips = "a route of the same group"
 // A walk follows the requests of one site.
 type walk struct {
 	site
-	visits    []*visit
 	invoked   []string // the named routes that led here
 	addresses bool     // as in visit
 }
@@ -76,7 +76,7 @@ func follow(servers map[string]*caddyhttp.Server, a *app.App) (visits []*visit) 
 		sites := slices.AppendSeq(slices.Collect(maps.Keys(routes)), maps.Keys(failed))
 		slices.Sort(sites)
 		for _, hosts := range slices.Compact(sites) {
-			w := &walk{site: site{a, server, hosts}}
+			w := &walk{site: site{app: a, server: server, hosts: hosts}}
 			w.routes(routes[hosts], []way{{}}, nil)
 			w.errors(failed[hosts], []way{{}}, nil) // Caddy itself refuses some requests before any route
 			visits = append(visits, w.visits...)

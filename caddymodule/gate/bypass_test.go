@@ -3,7 +3,9 @@ package gate_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +39,31 @@ func warnings(t *testing.T, config []byte) (told []string, err error) {
 		told = append(told, e.Msg)
 	}
 	return told, err
+}
+
+// A Caddy may have thousands of sites, each with a company. Memory is counted, since times vary.
+func TestManySitesTakeNoMoreEach(t *testing.T) {
+	guesttest.Environment(t)
+	each := func(sites int) uint64 {
+		var companies, routes strings.Builder
+		for i := range sites {
+			fmt.Fprintf(&companies, "company c%d {\napi_key key-of-c%[1]d-of-24-characters\ncaptcha off\n}\n", i)
+			fmt.Fprintf(&routes, "http://c%d.example.com { mnemogate { company c%[1]d; login_page; public /x }; reverse_proxy localhost:%d }\n", i, 10000+i)
+		}
+		config := adapted(t, companies.String(), routes.String())
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := validated(t, config)
+		must(t, err)
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(sites)
+	}
+	each(1) // it reads what all share
+	few, many := each(50), each(500)
+	t.Logf("of 50 sites, each takes %d bytes, and of 500 %d", few, many)
+	if many > 2*few {
+		t.Errorf("of 50 sites, each takes %d bytes, and of 500 %d", few, many)
+	}
 }
 
 // An entry is a warning in the log.

@@ -280,8 +280,10 @@ var (
 func (h *Handler) Validate() error { return h.Source.At(h.validate()) }
 
 func (h *Handler) validate() error {
-	if shared := h.app.SharedKeys(); h.RequireAPIKey && len(shared) > 0 {
-		return fmt.Errorf("require_api_key: company %s shares an API key with another, so a key does not say whose users may pass; give each company keys of its own", shared[0].Company)
+	if h.RequireAPIKey {
+		if shared := h.app.SharedKeys(); len(shared) > 0 {
+			return fmt.Errorf("require_api_key: company %s shares an API key with another, so a key does not say whose users may pass; give each company keys of its own", shared[0].Company)
+		}
 	}
 	if h.Companies != nil && len(h.Companies) == 0 {
 		return errors.New("company: the list is empty; name a company, or leave it out to serve all")
