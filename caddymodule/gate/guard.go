@@ -170,10 +170,31 @@ func (h *Handler) identify(r *http.Request, v *visitor) {
 	}
 	delete(r.Header, apiKeyHeader)
 	h.dropCookies(r)
-	if !v.isNobody() {
+	if v.isNobody() {
+		setNobody(r)
+	} else {
 		h.setIdentity(r.Header, r, v)
 	}
 }
+
+// setNobody makes the placeholders of the user empty: Caddy leaves those that it does not know
+// as they are, and the application would get their names. It keeps the user of basic_auth.
+func setNobody(r *http.Request) {
+	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return
+	}
+	for _, name := range []string{userPlaceholder, companyPlaceholder} {
+		if _, set := repl.Get(name); !set {
+			repl.Set(name, "")
+		}
+	}
+}
+
+const (
+	userPlaceholder    = "http.auth.user.id"
+	companyPlaceholder = "http.auth.user.company"
+)
 
 // setIdentity sets the identity headers, and tells Caddy's own directives and its access log
 // who the user is, and the log who acts as the user.
@@ -184,8 +205,8 @@ func (h *Handler) setIdentity(header http.Header, r *http.Request, v *visitor) {
 
 func setUser(r *http.Request, session *record.Session) {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		repl.Set("http.auth.user.id", session.Mnemocode)
-		repl.Set("http.auth.user.company", session.Company)
+		repl.Set(userPlaceholder, session.Mnemocode)
+		repl.Set(companyPlaceholder, session.Company)
 	}
 	if session.Issued != nil && session.Issued.Actor != "" {
 		caddyhttp.SetVar(r.Context(), actorVar, session.Issued.Actor)

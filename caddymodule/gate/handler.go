@@ -67,7 +67,8 @@ const (
 // so. If it cannot tell, it logs a warning at each start, and
 // `caddy mnemogate doctor` reports it.
 //
-// It sets these placeholders on requests that pass:
+// It sets these placeholders on requests that pass. They are empty if a
+// request on a public path has no user.
 //
 // Placeholder | Description
 // ------------|------------

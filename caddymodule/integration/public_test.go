@@ -297,3 +297,37 @@ func TestASiteServesItsCompanies(t *testing.T) {
 		get("/keyed/open/x", "", zoes).want(wire.ErrAPIKeyInvalid)
 	})
 }
+
+// An application that takes its user from a header of another name must not take the name of a
+// placeholder for one.
+func TestPlaceholdersOfTheUserAreEmptyWithoutOne(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, site: `
+		route {
+			basic_auth /open/basic {
+				bob $2a$04$0nrUJPnNzCGyItFRb2T/g.niO9NGJ2DD8xjdvXE01woCF1WwWcuLG
+			}
+			mnemogate {
+				public /open/*
+			}
+			reverse_proxy BACKEND {
+				header_up X-User {http.auth.user.id}
+				header_up X-Tenant {http.auth.user.company}
+			}
+		}`})
+	token := bearer(s.login("alice@example.com"))
+	for _, c := range []struct{ path, headers, user, tenant string }{
+		{"/open/x", "", "", ""},
+		{"/open/x", "X-User: mallory\r\nX-Tenant: acme\r\n", "", ""},
+		{"/open/x", bearer("mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"), "", ""},
+		{"/open/x", token, "alice", "acme"},
+		{"/x", token, "alice", "acme"},
+		{"/open/basic", "Authorization: Basic Ym9iOnNlY3JldA==\r\n", "bob", ""},
+	} {
+		a := s.ask("GET", c.path, c.headers).wantStatus(200)
+		want := []string{"X-Tenant: " + c.tenant, "X-User: " + c.user}
+		if got := linesNamed(string(a.Body), "X-User", "X-Tenant"); !slices.Equal(got, want) {
+			t.Errorf("%s with %q: the application got %q, want %q", c.path, c.headers, got, want)
+		}
+	}
+}
