@@ -16,7 +16,6 @@ var (
 	must                  = storetest.Must
 	wantErr               = recordtest.WantErr
 	second                = recordtest.Second
-	wantFull              = recordtest.WantFull
 	wantGone              = recordtest.WantGone
 	wantSession           = recordtest.WantSession
 	wantRefusedUnlessOpen = recordtest.WantRefusedUnlessOpen

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -291,9 +290,9 @@ const (
 	chargeCounter = `
 		INSERT INTO counters (key, count, until) VALUES (?1, 1, ?3)
 		ON CONFLICT (key) DO UPDATE
-		SET count = iif(until > ?2 AND until <= ?5, count + 1, 1), until = iif(until > ?2 AND until <= ?5, until, ?3)
-		WHERE until <= ?2 OR until > ?5 OR count < ?4`
-	fullCounter = `SELECT until FROM counters WHERE key = ? AND until > ? AND count >= ? AND until <= ?`
+		SET count = iif(until <= ?2, 1, count + 1), until = iif(until <= ?2, ?3, until)
+		WHERE until <= ?2 OR count < ?4`
+	fullCounter = `SELECT until FROM counters WHERE key = ? AND until > ? AND count >= ?`
 
 	refund      = `UPDATE counters SET count = count - 1 WHERE key = ? AND until > ?`
 	dropCounter = `DELETE FROM counters WHERE key = ? AND count <= 0`
@@ -323,7 +322,7 @@ func (s sessions) Refund(ctx context.Context, now time.Time, counters ...record.
 func charge(ctx context.Context, q sqlstore.Queries, now time.Time, counters []record.Counter) error {
 	for _, c := range counters {
 		if !c.CheckOnly && c.Limit > 0 {
-			n, err := q.Exec(ctx, chargeCounter, c.Key, record.Micros(now), record.Micros(now.Add(c.Window)), c.Limit, latestEnd(now, c))
+			n, err := q.Exec(ctx, chargeCounter, c.Key, record.Micros(now), record.Micros(now.Add(c.Window)), c.Limit)
 			if err != nil {
 				return err
 			}
@@ -338,22 +337,11 @@ func charge(ctx context.Context, q sqlstore.Queries, now time.Time, counters []r
 	return nil
 }
 
-// latestEnd returns when the window of a counter may end at the latest. A later one is over: the
-// clock was ahead when it began. Other stores can't tell, because their nodes have several
-// clocks. A request may have begun before the window did, so there is a window more, and a
-// minute. With a limit of 1, what was used once stays used.
-func latestEnd(now time.Time, c record.Counter) int64 {
-	if c.Limit == 1 {
-		return math.MaxInt64
-	}
-	return record.Micros(now.Add(2*c.Window + time.Minute))
-}
-
 // full returns a FullError if a counter is at its limit. A counter whose limit
 // is 0 has no window, so the error says that it ends one Window from now.
 func full(ctx context.Context, q sqlstore.Queries, now time.Time, c record.Counter) error {
 	full := &record.FullError{Key: c.Key, Limit: c.Limit}
-	err := q.Row(ctx, fullCounter, c.Key, record.Micros(now), c.Limit, latestEnd(now, c)).Scan(sqlstore.Time(&full.Until))
+	err := q.Row(ctx, fullCounter, c.Key, record.Micros(now), c.Limit).Scan(sqlstore.Time(&full.Until))
 	switch {
 	case err == nil:
 		return full

@@ -99,22 +99,6 @@ func TestSQLiteGivesUpOnlyWritesThatHaveNotBegun(t *testing.T) {
 	must(t, second(s.Sessions().Get(bg, hash("slow"))))
 }
 
-// A clock that was ahead stops no limit from being renewed, whether it was reached or not.
-func TestSQLiteEndsWindowsOfAClockThatWasAhead(t *testing.T) {
-	s := startStore(t, tempFile(t)).Sessions()
-	ahead := t0.Add(24 * time.Hour)
-	reached, begun := record.Counter{Key: "reached", Limit: 2, Window: time.Hour}, record.Counter{Key: "begun", Limit: 2, Window: time.Hour}
-	mark := record.Counter{Key: "mark", Limit: 1, Window: time.Hour}
-	must(t, s.Charge(bg, ahead, reached, reached, begun, mark))
-	must(t, s.Charge(bg, t0, record.CheckOnly(reached, begun)...))
-	for _, c := range []record.Counter{reached, begun} {
-		must(t, s.Charge(bg, t0, c, c))
-		wantFull(t, c.Key, s.Charge(bg, t0, c), c.Key, t0.Add(time.Hour))
-		wantFull(t, "a request that began sooner", s.Charge(bg, t0.Add(-time.Hour), c), c.Key, t0.Add(time.Hour))
-	}
-	wantFull(t, "what was used", s.Charge(bg, t0, mark), "mark", ahead.Add(time.Hour))
-}
-
 // Callers that only look at counters do not queue with writers.
 func TestSQLiteLooksAtCountersWhileSomeoneWrites(t *testing.T) {
 	s := startStore(t, tempFile(t))
