@@ -178,7 +178,7 @@ func (d *doctor) accounts(ctx context.Context) bool {
 
 // damage reports whether the accounts store is damaged.
 func (d *doctor) damage(ctx context.Context) {
-	switch checked, err := d.app.CheckStore(ctx); {
+	switch checked, err := d.app.CheckStore(ctx, time.Now()); {
 	case err != nil && (ctx.Err() == nil || errors.Is(err, record.ErrDamaged)):
 		d.found(storeFailed("accounts store", err))
 	case ctx.Err() != nil && time.Since(app.BackedUp()) < freshBackup:
@@ -309,12 +309,22 @@ func gatewaysOf(a *app.App) map[gateway]use {
 	return all
 }
 
-// gateways probes each gateway.
+// gateways probes each gateway. Those that get no turn in half of the time are not asked,
+// since they could not answer in the rest.
 func (d *doctor) gateways(ctx context.Context) {
-	turns := make(chan struct{}, maxProbes)
-	for g, use := range gatewaysOf(d.app) {
+	turns, over := make(chan struct{}, maxProbes), time.After(doctorTimeout/2)
+	all := gatewaysOf(d.app)
+	left := len(all)
+	for g, use := range all {
+		select {
+		case <-over:
+			d.found(api.Finding{Check: "gateways", Result: api.Warning, Message: fmt.Sprintf("%d were not asked, since others answer too slowly", left),
+				Advice: "look at those that fail first"})
+			return
+		case turns <- struct{}{}:
+		}
+		left--
 		d.start("gateways", func() {
-			turns <- struct{}{}
 			defer func() { <-turns }()
 			d.probe(ctx, g, use)
 		})

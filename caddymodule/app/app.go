@@ -126,6 +126,7 @@ type App struct {
 	failedAt time.Time
 	workers  sync.WaitGroup
 	calls    atomic.Int64 // how many callers use the service now
+	checked  atomic.Int64 // when the last check of the accounts store began, in seconds since 1970; 0 if it failed
 	health   health
 }
 

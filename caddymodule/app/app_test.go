@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -148,6 +149,35 @@ func TestServiceAsksTheServerOfTheAccountsForTheTime(t *testing.T) {
 	}
 }
 
+// A checkedStore counts the checks. The second finds damage.
+type checkedStore struct {
+	*sqlite.Store
+	checks *int
+}
+
+func (s checkedStore) Check(context.Context) error {
+	if *s.checks++; *s.checks == 2 {
+		return record.ErrDamaged
+	}
+	return nil
+}
+
+// A check reads the whole store, and a script may export a thousand companies.
+func TestAStoreIsCheckedOnceInAWhile(t *testing.T) {
+	app, checks := newApp(t, t.TempDir()+"/a.db", ""), 0
+	app.stores[0].Store = checkedStore{app.stores[0].Store.(*sqlite.Store), &checks}
+	recently := time.Now().Add(-time.Minute)
+	for i, c := range []struct {
+		since  time.Time
+		checks int
+		want   error
+	}{{recently, 1, nil}, {recently, 1, nil}, {time.Now().Add(time.Minute), 2, record.ErrDamaged}, {recently, 3, nil}, {recently, 3, nil}} {
+		if _, err := app.CheckStore(t.Context(), c.since); !errors.Is(err, c.want) || checks != c.checks {
+			t.Errorf("%d: after %d checks, got %v", i, checks, err)
+		}
+	}
+}
+
 func TestNothingStartsWhenTheConfigHasEnded(t *testing.T) {
 	app := newApp(t, t.TempDir()+"/a.db", "")
 	app.cancel()
@@ -179,6 +209,23 @@ func TestACompanyWithoutRecoveryIsToldWhatItNeeds(t *testing.T) {
 		if !slices.ContainsFunc(app.Companies["acme"].weaknesses(&app.Policy), func(w Weakness) bool { return w.Directive == "recovery" && w.Advice == want }) {
 			t.Errorf("%q: nothing says %q", more, want)
 		}
+	}
+}
+
+// A thousand companies may inherit an option. What is about one of them alone is told of it.
+func TestTheWeaknessOfAnInheritedOptionIsToldOnce(t *testing.T) {
+	app, err := provisioned(t, "store sqlite "+t.TempDir()+"/a.db\ncaptcha off\n"+
+		in("company acme", "api_key k1")+in("company umbra", "api_key k2")+in("company zeta", "api_key k3\ncaptcha off"))
+	must(t, err)
+	told := map[string]int{}
+	for _, w := range app.Weaknesses() {
+		if w.Directive == "captcha" {
+			told[w.Company+": "+w.Message]++
+		}
+	}
+	const off = "it is off: only rate limits and locks slow down programs that guess"
+	if want := map[string]int{": " + off + " (of acme and 1 more)": 1, "zeta: " + off: 1}; !maps.Equal(told, want) {
+		t.Errorf("got %v", told)
 	}
 }
 

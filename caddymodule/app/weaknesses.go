@@ -14,7 +14,7 @@ import (
 
 // A Weakness is a weakness of the configuration.
 type Weakness struct {
-	Company   string // empty if it concerns all companies
+	Company   string // empty if it concerns all or several companies
 	Directive string
 	At        string // the line in the Caddyfile; empty if the configuration is JSON
 	guest.Weakness
@@ -39,7 +39,31 @@ func (a *App) Weaknesses() []Weakness {
 	}
 	a.notedMu.Lock()
 	defer a.notedMu.Unlock()
-	return append(found, a.noted...)
+	return append(merged(found), a.noted...)
+}
+
+// merged makes one of what is the same for several companies, such as the weakness of an
+// option that a thousand companies inherit.
+func merged(found []Weakness) (all []Weakness) {
+	companies := map[Weakness][]string{}
+	for _, w := range found {
+		same := w
+		same.Company = ""
+		if of := companies[same]; of == nil {
+			all = append(all, w)
+		} else if of[len(of)-1] == w.Company {
+			continue
+		}
+		companies[same] = append(companies[same], w.Company)
+	}
+	for i, w := range all {
+		w.Company = ""
+		if of := companies[w]; of[0] != "" && len(of) > 1 {
+			w.Message += fmt.Sprintf(" (of %s and %d more)", of[0], len(of)-1)
+			all[i] = w
+		}
+	}
+	return all
 }
 
 // SharedKeys lists the companies that share an API key with another company.

@@ -212,6 +212,32 @@ func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {
 	}
 }
 
+// Gateways that take all turns until the end say nothing of others.
+func TestDoctorBlamesNoGatewayThatItDidNotAsk(t *testing.T) {
+	t.Parallel()
+	silent := guesttest.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	p := startOpenID(t)
+	var more strings.Builder
+	for i := range 150 {
+		provider := strings.Replace(p.provider(1, "timeout 10s"), p.Issuer, fmt.Sprint(silent.URL, "/", i), 1)
+		fmt.Fprintf(&more, "company c%d {\napi_key off\ncaptcha off%s\n}\n", i, provider)
+	}
+	s := startSite(t, siteConfig{company: "captcha off", more: more.String(), env: []string{"MNEMOGATE_PEER_SECRET=" + peerSecret}})
+	failed, out := 0, s.cli("", "doctor").out
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "failed") && strings.Contains(line, "can't be used") {
+			failed++
+		}
+	}
+	unasked := 0
+	if _, after, found := strings.Cut(strings.Join(strings.Fields(out), " "), "warning gateways "); found {
+		_, _ = fmt.Sscanf(after, "%d were not asked", &unasked)
+	}
+	if failed > 100 || failed+unasked < 150 {
+		t.Errorf("doctor says that %d gateways fail, and %d were not asked:\n%s", failed, unasked, out)
+	}
+}
+
 // A slowApp does not start until a file exists.
 type slowApp struct {
 	File string `json:"file"`
