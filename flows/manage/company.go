@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// emptyPage is how many accounts EmptyCompany lists at once.
+// emptyPage is how many accounts EmptyCompany empties at once: stores commit many together.
 const emptyPage = 100
 
 // EmptyCompany deletes the company's accounts or, unless to is empty, moves them to the
@@ -45,11 +47,17 @@ func (ad *Admin) EmptyCompany(ctx context.Context, to string, within time.Durati
 		if len(page) == 0 {
 			break
 		}
-		for _, a := range page {
-			if time.Since(began) > within {
-				return accounts, false, nil
-			}
-			err := empty(a)
+		if time.Since(began) > within {
+			return accounts, false, nil
+		}
+		var all sync.WaitGroup
+		failed := make([]error, len(page))
+		for i, a := range page {
+			all.Go(func() { failed[i] = panics.Contain(func() error { return empty(a) }) })
+		}
+		all.Wait()
+		for i, a := range page {
+			err := failed[i]
 			if taken, ok := errors.AsType[*record.TakenError](err); ok {
 				return accounts, false, &Error{409, "to", "", fmt.Sprintf("account %s can't move, since company %s has another with its %s: delete or change one of them, then go on with the rename",
 					a.Mnemocode, to, taken.Field), nil}
