@@ -75,7 +75,7 @@ func (all LoginPages) companies() (codes []string) {
 // with those of others, it would tell who else is there.
 func (h *Handler) pageOptions(p *LoginPage) page.Options {
 	options, codes := p.Options, p.Companies
-	if codes == nil {
+	if len(codes) == 0 {
 		codes = h.served()
 	}
 	options.Icons = map[string]string{}
