@@ -40,7 +40,7 @@ func (b *tab) sees(_, selector string) {
 }
 
 // judge checks the accessibility of a screen, in light and dark, and whether it fits
-// into the narrowest window.
+// into the narrowest window, also with large text, which breaks no label.
 func (b *tab) judge(screen string) {
 	b.t.Helper()
 	storetest.NeedPeers(b.t, peersDir)
@@ -60,6 +60,24 @@ func (b *tab) judge(screen string) {
 	if wide := b.eval(`document.documentElement.scrollWidth`); wide != 320. {
 		b.t.Errorf("%s is %v pixels wide on a screen of 320", screen, wide)
 	}
+	b.eval(`void (document.documentElement.style.fontSize = '200%')`)
+	large := b.eval(`(() => {
+		const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange(), broken = [];
+		for (let node; node = nodes.nextNode();) {
+			if (!node.parentElement.closest('label[for], h2')?.checkVisibility()) continue;
+			for (const { 0: word, index } of node.data.matchAll(/(?<!\S)\p{L}{2,8}(?!\S)/gu)) {
+				range.setStart(node, index);
+				range.setEnd(node, index + word.length);
+				if (new Set([...range.getClientRects()].map(({ top }) => top)).size > 1) broken.push(word);
+			}
+		}
+		return [document.documentElement.scrollWidth, ...broken].join(' ');
+	})()`)
+	if large != "320" {
+		b.t.Errorf("%s with large text is so wide, and breaks these words: %v", screen, large)
+	}
+	b.picture(screen + "-large")
+	b.eval(`void document.documentElement.removeAttribute('style')`)
 	b.do(chromedp.ResetViewport())
 }
 
