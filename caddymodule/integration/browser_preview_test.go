@@ -474,6 +474,14 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.sees("security", `h1 > span[lang=en]`) // it is shown anew, without what was told before
 	b.chooses("security.sessions.end")
 	b.sees("security", `#sessions .done > span[lang=en]`)
+	stall()
+	b.chooses("security.sessions.all")
+	b.is(`document.querySelector('#sessions .quiet.busy[aria-disabled]') !== null`)
+	scene("security-app")
+	b.types("code", "12")
+	speak("ar")
+	b.sees("security", `#app-ask > p > span[lang=en]`)
+	b.is(`document.querySelector('#code').value === '12'`)
 	scene("logout-unavailable")
 	speak("ar")
 	b.sees("failed", `h1 > span[lang=en]`)
@@ -542,6 +550,14 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 		return document.querySelector('[role=alert]:not([hidden])')?.textContent`); got != pageTexts()["captcha.unreachable"] {
 		t.Errorf("without a captcha, the page says %q", got)
 	}
+
+	// What is said is in sight, also with large text or a keyboard on the screen.
+	b.do(chromedp.EmulateViewport(500, 257))
+	for name, said := range map[string]string{"code-limit": ".alert", "code-resent": ".notice", "login-locked": ".alert", "security-password-unsure": ".done.bad"} {
+		scene(name)
+		b.is(`(({ top, bottom }) => Math.round(top) >= 0 && bottom <= innerHeight)(document.querySelector('` + said + `').getBoundingClientRect())`)
+	}
+	b.do(chromedp.ResetViewport())
 
 	// The security page
 	scene("security-twostep-off")

@@ -5,12 +5,12 @@ import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { appDigits, codeField, isMasked, isolated, newPassword, offersDevice, pausing, username } from './screens.js';
-import { configOf, key, languages, seen, tab } from './frame.js';
+import { configOf, key, languages, seen } from './frame.js';
 import { device, ago, moment } from './device.js';
 import { creates, isNone, settle } from './passkey.js';
 
 const screen = $('#screen');
-const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, storage: tab, language: () => language });
+const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, language: () => language });
 
 let me, user, config, factors, sessions, passkeys, devices, tokens;
 let freshUntil = 0; // until then, changes need no new login
@@ -35,12 +35,15 @@ const needed = (dialog) => factors.mfaMissing ? 'mfa' : Date.now() + enough(dial
 
 // Actions
 
+let pressed; // the last button, which does not always get the focus
+addEventListener('click', ({ target }) => { pressed = target.closest('button'); }, true);
+
 // act runs a request. An error is shown in the section of the dialog. Unless the request
 // only asks, it may have changed something if no answer came.
 async function act(section, dialog, work, asks = false) {
   if (acting) return;
   acting = true;
-  const main = $(`#${section} .main`);
+  const main = $(`#${section} .main`) ?? pressed;
   busy(main, true);
   try {
     if (await other) return location.reload();
@@ -77,11 +80,11 @@ const fields = {
 
 // By dialog: a field whose text may be invalid (400), what to say then, and what if there can
 // be no more or no other (409).
-const typed = {
-  email: ['newemail', 'security.email.invalid', 'security.contact.taken'],
-  phone: ['newphone', 'security.phone.invalid', 'security.contact.taken'],
-  passkeys: [undefined, undefined, 'security.passkeys.full'],
-  tokens: ['paths', 'security.tokens.invalid', 'security.tokens.full'],
+const refusals = {
+  email: { input: 'newemail', invalid: 'security.email.invalid', conflict: 'security.contact.taken' },
+  phone: { input: 'newphone', invalid: 'security.phone.invalid', conflict: 'security.contact.taken' },
+  passkeys: { conflict: 'security.passkeys.full' },
+  tokens: { input: 'paths', invalid: 'security.tokens.invalid', conflict: 'security.tokens.full' },
 };
 
 function fail(section, dialog, error, asks) {
@@ -90,7 +93,7 @@ function fail(section, dialog, error, asks) {
   if (reason === 'too_old') return toLogin(dialog, 'fresh');
   if (reason === 'mfa') return toLogin(dialog, 'mfa');
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
-  const [input, invalid, conflict] = typed[dialog] ?? [];
+  const { input, invalid, conflict } = refusals[dialog] ?? {};
   const typing = input && !sent && code === 'request.validation.failed' && error.status === 400;
   const own = typing ? t(invalid)
     : error.status === 409 ? t(conflict ?? 'error.superseded')
@@ -109,6 +112,7 @@ function tell(section, text, bad = false) {
   const told = $(`#${section} .done`);
   told.classList.toggle('bad', bad);
   told.replaceChildren(marked(text));
+  if (text) told.scrollIntoView({ block: 'nearest' }); // the button may be at the end of a long section
 }
 
 // open shows a dialog in its section. If the session is not enough for the change, the
@@ -247,7 +251,7 @@ const sections = {
         el('p', {}, t(!isAsked() ? 'security.app.extra' : !totp ? 'security.app.off' : on ? 'security.app.on' : 'security.app.idle')),
         !asks && button(t(totp ? 'security.app.replace' : 'security.app.setup'), enrol, 'quiet'),
         !asks && totp && !needed && opens('app', 'app-remove', t('security.remove'), { destroys: true })),
-      opened === 'app' && enrolment,
+      opened === 'app' && enrolmentForm(),
       opened === 'app-remove' && confirmation('app', on && isAsked() ? isolated('security.app.remove.sms', 'phone', phone) : t('security.app.remove.text'), t('security.remove'), () =>
         change('app', 'app-remove', () => me.removeTOTP(), t('security.app.removed'))),
     ];
@@ -438,24 +442,27 @@ const create = () => act('passkeys', 'passkeys', async () => {
 
 // The authenticator app
 
-let enrolment = null;
+let enrolment = null; // the secret and its picture
 
 function enrol() {
   if (needed('app')) return toLogin('app', needed('app'));
   return act('app', 'app', async () => {
-    const { secret, qr } = await me.newTOTP();
-    const picture = document.importNode(new DOMParser().parseFromString(qr, 'image/svg+xml').documentElement, true);
-    for (const [name, value] of Object.entries({ class: 'qr', role: 'img', ...labelled(t('security.app.qr')) })) if (value) picture.setAttribute(name, value);
-    enrolment = form('app', ({ code }) => confirm(code),
-      t('security.app.confirm'),
-      el('div', { id: 'app-ask' },
-        el('p', {}, t('security.app.scan')),
-        picture,
-        el('p', {}, t('security.app.type')),
-        el('p', { class: 'secret', translate: 'no', dir: 'ltr' }, secret.replace(/.{4}\B/g, '$& '))),
-      codeField({ length: appDigits, label: t('security.app.code'), above: 'app-ask' }));
+    enrolment = await me.newTOTP();
     open('app', 'app');
   });
+}
+
+function enrolmentForm() {
+  const picture = document.importNode(new DOMParser().parseFromString(enrolment.qr, 'image/svg+xml').documentElement, true);
+  for (const [name, value] of Object.entries({ class: 'qr', role: 'img', ...labelled(t('security.app.qr')) })) if (value) picture.setAttribute(name, value);
+  return form('app', ({ code }) => confirm(code),
+    t('security.app.confirm'),
+    el('div', { id: 'app-ask' },
+      el('p', {}, t('security.app.scan')),
+      picture,
+      el('p', {}, t('security.app.type')),
+      el('p', { class: 'secret', translate: 'no', dir: 'ltr' }, enrolment.secret.replace(/.{4}\B/g, '$& '))),
+    codeField({ length: appDigits, label: t('security.app.code'), above: 'app-ask' }));
 }
 
 // confirm makes the app take effect. Backup codes may come with it, which the user must

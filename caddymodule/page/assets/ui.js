@@ -214,6 +214,7 @@ export function focus(screen) {
   const ids = new Set([...target.getAttribute('aria-describedby')?.split(' ') ?? [], ...above.filter(Boolean)]);
   if (ids.size > 0) target.setAttribute('aria-describedby', [...ids].join(' '));
   target.focus();
+  document.getElementById(told)?.scrollIntoView({ block: 'nearest' }); // small windows show only one of the two
 }
 
 // say announces a message to screen readers. Later it is gone: it may no longer be so.

@@ -20,8 +20,10 @@ Object.defineProperty(globalThis, 'isSecureContext', { value: true }); // a prev
 
 addEventListener('beforeunload', (event) => event.stopImmediatePropagation()); // nothing is lost with a preview
 
-// Frames must not take the focus from each other, and they share one history.
+// Frames must not take the focus from each other or scroll the page around them, and they
+// share one history.
 if (self !== top) {
+  Element.prototype.scrollIntoView = () => {};
   HTMLElement.prototype.focus = () => {};
   Object.defineProperty(globalThis, 'history', { value: { state: null, pushState() {}, replaceState() {}, go() {} } });
 }
