@@ -159,6 +159,17 @@ func browserModuleInTabs(t *testing.T, s *site) {
 		t.Errorf("with an old token: got %v", got)
 	}
 
+	// A login goes on if the app has filled the storage.
+	if got := b.eval(`await (async () => {
+		const { connect } = await import('/acme/v2/client.js');
+		const full = { getItem: () => null, setItem() { throw new DOMException('', 'QuotaExceededError'); }, removeItem() {} };
+		let step = await connect({ company: '/acme', apiKey: '` + testKey + `', storage: full }).resume();
+		step = await step.login('frank');
+		return (await step.checkPassword('` + testPassword + `')).state;
+	})()`); got != "authorized" {
+		t.Errorf("with a full storage: got %v", got)
+	}
+
 	// A tab whose request gets no answer does not keep the others waiting.
 	other.eval(`void navigator.locks.request('mnemogate ` + s.URL + `/acme', () => new Promise(() => {}))`)
 	if got := b.eval(inModule(`return (await client.resume()).state`)); got != "start" {

@@ -7,6 +7,9 @@
 //     if (step.state === 'start') step = await step.login('alice@example.com');
 //     if (step.state === 'checkpassword') step = await step.checkPassword('…');
 //
+// It needs fetch, URL, btoa and crypto.getRandomValues. In React Native, import
+// react-native-get-random-values and react-native-url-polyfill/auto before it.
+//
 // A method that fails throws a MnemogateError. Continue with its `step`: the same step
 // with updated fields, or the start.
 
@@ -44,7 +47,8 @@ export interface Options {
   /**
    * Where the client keeps the newest token, so that a login survives a reload. Warning:
    * every script of the origin can read it. Default: sessionStorage with `cookie`, where
-   * it holds only the tokens of login steps; otherwise the memory of this client.
+   * it holds only the tokens of login steps; otherwise the memory of this client. What it
+   * does not take, because it is full, stays in memory.
    */
   storage?: TokenStorage;
   /** The language of disclaimers, as in Accept-Language, or a function that returns it. Default: the browser's. */

@@ -16,7 +16,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   const stepUpName = `${name} stepup`;
   const inBrowser = globalThis.location !== undefined; // elsewhere, all users share the storage and the locks
   const tab = inBrowser && storageOfTab() || new Memory();
-  const store = storage ?? (cookie ? tab : new Memory());
+  const given = storage ?? (cookie ? tab : new Memory());
+  const store = spared(given);
   let key; // the API key, once it is known
   let busy = false;
   let refused = null; // a token
@@ -111,7 +112,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // refuse ignores a token that the server has refused, and forgets it. It stays in
   // localStorage: another tab may have stored a newer one that this tab can't see yet.
   function refuse(token) {
-    const shared = store !== tab && globalThis.Storage && store instanceof Storage;
+    const shared = given !== tab && globalThis.Storage && given instanceof Storage;
     if (!shared) forget(token);
     refused = token;
   }
@@ -119,7 +120,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // inTurn runs one function at a time. If the browser has locks, this includes
   // other tabs, so that a function sees what an earlier one has stored.
   function inTurn(f) {
-    const locks = inBrowser && !(store instanceof Memory) && navigator.locks;
+    const locks = inBrowser && !(given instanceof Memory) && navigator.locks;
     const run = locks ? () => withLock(locks, f) : f;
     return turn = turn.then(run, run);
   }
@@ -549,8 +550,30 @@ const base64url = (bytes) => btoa(String.fromCharCode(...bytes)).replace(/\+/g, 
 // Memory is a storage that only one client uses.
 class Memory extends Map {
   getItem(name) { return this.get(name) ?? null; }
-  setItem(name, value) { this.set(name, value); }
+  setItem(name, value) { this.set(name, String(value)); }
   removeItem(name) { this.delete(name); }
+}
+
+// spared returns a storage that keeps in memory what this one does not take: the app may have
+// filled it, or there may be none. Only a reload then loses a login in progress.
+export function spared(storage) {
+  const spare = new Memory();
+  return {
+    getItem: (name) => spare.getItem(name) ?? storage?.getItem(name) ?? null,
+    setItem(name, value) {
+      spare.removeItem(name);
+      try {
+        storage.setItem(name, value);
+      } catch {
+        this.removeItem(name); // what is there is older
+        spare.setItem(name, value);
+      }
+    },
+    removeItem(name) {
+      spare.removeItem(name);
+      storage?.removeItem(name);
+    },
+  };
 }
 
 export function storageOfTab() {

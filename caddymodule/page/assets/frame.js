@@ -1,6 +1,6 @@
 // What the login page and the security page share: the page's key, what the tab
 // remembers, and the language.
-import { camel, storageOfTab } from './client.js';
+import { camel, spared, storageOfTab } from './client.js';
 import { $, alert } from './ui.js';
 import { t, given, speak, language } from './texts.js';
 
@@ -9,25 +9,7 @@ const own = language; // the page's
 // configOf returns the company's configuration. The page brings it in its own language.
 export const configOf = async (client) => given.config && language === own ? camel(given.config) : client.config();
 
-// tab is the tab's storage. If that is full, because the application has filled it, the page
-// goes on without it: only a reload then loses a login in progress.
-const spare = new Map();
-export const tab = {
-  getItem: (name) => spare.get(name) ?? storageOfTab()?.getItem(name) ?? null,
-  setItem(name, value) {
-    tab.removeItem(name);
-    try {
-      storageOfTab()?.setItem(name, value);
-    } catch {
-      spare.set(name, String(value));
-    }
-  },
-  removeItem(name) {
-    spare.delete(name);
-    storageOfTab()?.removeItem(name);
-  },
-};
-
+const tab = spared(storageOfTab());
 export const remembered = (name) => tab.getItem(`mnemogate-page ${name}`);
 export const keep = (name, value) => tab.setItem(`mnemogate-page ${name}`, value);
 

@@ -4,7 +4,7 @@
 import { connect, MnemogateError, storageOfTab } from './client.js';
 import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isEndless, isFilled, marked, note, restore, say, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
-import { configOf, keep, key, languages, remembered, seen, tab } from './frame.js';
+import { configOf, keep, key, languages, remembered, seen } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey, linkIn } from './journey.js';
 import { canOffer, createSilently, offer } from './passkey.js';
@@ -30,7 +30,7 @@ const screen = $('#screen');
 
 const journey = new Journey((to) => page.back(to));
 
-const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, storage: tab, remember: () => page.chose('remember'), rememberDevice: () => page.chose('device'), language: () => language });
+const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, remember: () => page.chose('remember'), rememberDevice: () => page.chose('device'), language: () => language });
 const hasCookie = $('meta[name="mnemogate-cookie"]') !== null;
 
 // goal returns the address to go to after the login. It always has this origin.
