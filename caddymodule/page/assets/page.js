@@ -2,8 +2,8 @@
 // itself is in client.js, which other apps can use too. The screens are in
 // screens.js.
 import { connect, MnemogateError, storageOfTab } from './client.js';
-import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isEndless, isFilled, marked, note, restore, say, textOf } from './ui.js';
-import { t, time, language } from './texts.js';
+import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isFilled, marked, note, restore, say, textOf, waitFor, waitOf } from './ui.js';
+import { t, language } from './texts.js';
 import { configOf, keep, key, languages, remembered, seen } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey, linkIn } from './journey.js';
@@ -269,7 +269,7 @@ const page = {
   // complain shows an error. It reports whether it has put the focus on the field that
   // the error concerns.
   complain(error) {
-    const { code, reason, retryAfter, before } = error;
+    const { code, reason, before } = error;
     const of = fieldOf(error, fields) ?? (code === 'request.validation.failed' && error.status !== 404 ? $('.code, #login', screen)?.name : undefined); // what can't be one
     const name = of === 'disclaimers' ? $('#disclaimers input:not(:checked), #disclaimers input', screen)?.id : of;
     const ways = this.ways(error);
@@ -283,12 +283,12 @@ const page = {
       return true;
     }
     const text = [before, said].filter(Boolean).join(' ');
-    const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason);
+    const seconds = waitOf(error);
     const { step } = this;
     const needsStep = step.cancel && step.state !== 'stepup' && this.make !== recover; // others begin anew by themselves
-    if (waits && this.submitted && needsStep && Date.now() + 1000 * retryAfter >= step.expiresAt) alert([text, ' ', waitFor(retryAfter), ' ', t('lock.ends')], ...ways, button(t('login.back'), () => this.act(() => step.cancel())));
-    else if (waits && this.submitted && $('form', screen)) lock(text, retryAfter, ways);
-    else alert(waits ? [text, ' ', waitFor(retryAfter)] : text, ...ways); // the form may still work
+    if (seconds && this.submitted && needsStep && Date.now() + 1000 * seconds >= step.expiresAt) alert([text, ' ', waitFor(seconds), ' ', t('lock.ends')], ...ways, button(t('login.back'), () => this.act(() => step.cancel())));
+    else if (seconds && this.submitted && $('form', screen)) lock(text, seconds, ways);
+    else alert(seconds ? [text, ' ', waitFor(seconds)] : text, ...ways); // the form may still work
     return false;
   },
 
@@ -400,8 +400,6 @@ const fields = {
 // No more codes are sent in this login, so waiting is slower than a new one.
 const isRenewals = (reason) => /^limit\.renewals/.test(reason);
 
-const waitFor = (seconds) => t('lock.wait', { time: time(seconds) });
-
 // A lock shows a countdown. Screen readers announce only its beginning and its end.
 let until = 0, countdown, wait;
 function lock(text, seconds, ways) {
@@ -470,7 +468,7 @@ async function begin() {
     if (returned && error.step) return page.show(error.step, over ? {} : { error, screen: error.step.state === 'authorized' ? unconfirmed : undefined });
     const ways = page.help(error);
     if (raises && error.code === 'auth.restricted') { // trying again may not help for long
-      if (error.retryAfter && !isEndless(error.reason)) ways.unshift(waitFor(error.retryAfter));
+      if (waitOf(error)) ways.unshift(waitFor(waitOf(error)));
       ways.push(el('a', { href: 'logout' }, t('logout.submit')));
     }
     failed(t(leaving ? 'logout.heading' : 'login.heading'), error, begin, ...ways);

@@ -1,7 +1,7 @@
 // The security page: users look after their own login. The requests are those of
 // client.js (Me in client.d.ts).
 import { connect, MnemogateError } from './client.js';
-import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf, footer, form as formOf, isEndless, isFilled, labelled, marked, restore, say, submit, textOf, verbatim } from './ui.js';
+import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, labelled, marked, restore, say, submit, textOf, verbatim, waitFor, waitOf } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { appDigits, codeField, isMasked, isolated, newPassword, offersDevice, pausing, username } from './screens.js';
@@ -88,7 +88,7 @@ const refusals = {
 };
 
 function fail(section, dialog, error, asks) {
-  const { code, reason, retryAfter } = error;
+  const { code, reason } = error;
   if (!asks && dialog && dialog === opened && ['network', 'service.unavailable'].includes(code)) return tell(section, t(dialog === 'password' ? 'notice.lost.password' : 'security.unsure'), true);
   if (reason === 'too_old') return toLogin(dialog, 'fresh');
   if (reason === 'mfa') return toLogin(dialog, 'mfa');
@@ -100,8 +100,8 @@ function fail(section, dialog, error, asks) {
     : sent && dialog === 'phone' && code === 'auth.otp.invalid' ? t('security.contact.wrong') // one by mail can be tried again
     : reason === 'lock.disabled' ? config.recovery.length > 0 ? t('security.password.disabled', { choice: t('recover.offer') }) : t('lock.support') // a change needs it
     : textOf(error);
-  const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason); // other errors say it themselves
-  const text = [own, waits && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
+  const seconds = waitOf(error);
+  const text = seconds ? `${own} ${waitFor(seconds)}` : own;
   const name = typing ? input : fieldOf(error, fields);
   if (!name || !complain(name, text)) tell(section, text, true);
   else if (code === 'auth.otp.invalid') $('#code').value = ''; // it does not work again

@@ -1,5 +1,5 @@
 // Elements of the page. All text is inserted as text, never as markup.
-import { t, has, isLent } from './texts.js';
+import { t, has, isLent, time } from './texts.js';
 
 export const $ = (selector, within = document) => within.querySelector(selector);
 
@@ -159,8 +159,12 @@ export function restore(input, value) {
   if (input.id === 'newpassword') input.dispatchEvent(new Event('input')); // for the marks at its rules
 }
 
-// isEndless reports whether waiting does not end a lock or limit, or may not.
-export const isEndless = (reason) => /^(lock\.disabled|limit\.(renewals|sms_country))/.test(reason);
+// waitOf returns for how many seconds to wait after an error, or 0 if that does not end the
+// lock or limit, or may not. Errors with other codes say it themselves.
+export const waitOf = ({ code, reason, retryAfter }) =>
+  code === 'auth.restricted' && !/^(lock\.disabled|limit\.(renewals|sms_country))/.test(reason) ? retryAfter ?? 0 : 0;
+
+export const waitFor = (seconds) => t('lock.wait', { time: time(seconds) });
 
 // fieldOf returns the name of the field that an error concerns: the new password, or the
 // one that fields has for its code.
