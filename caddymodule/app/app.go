@@ -125,8 +125,8 @@ type App struct {
 	failed   error
 	failedAt time.Time
 	workers  sync.WaitGroup
-	calls    atomic.Int64 // how many callers use the service now
-	checked  atomic.Int64 // when the last check of the accounts store began, in seconds since 1970; 0 if it failed
+	calls    atomic.Int64              // how many callers use the service now
+	checked  atomic.Pointer[time.Time] // when the last check of the accounts store began; nil if it failed
 	health   health
 }
 

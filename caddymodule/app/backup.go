@@ -48,13 +48,13 @@ func (a *App) CheckStore(ctx context.Context, since time.Time) (checked bool, er
 		return false, nil
 	}
 	at := time.Now()
-	if time.Unix(a.checked.Load(), 0).After(since) {
+	if last := a.checked.Load(); last != nil && last.After(since) {
 		return true, nil
 	}
 	if err := store.Check(ctx); err != nil {
-		a.checked.Store(0)
+		a.checked.Store(nil)
 		return true, noteDamage(err)
 	}
-	a.checked.Store(at.Unix())
+	a.checked.Store(&at)
 	return true, nil
 }

@@ -46,8 +46,7 @@ const usedKey = "mnemogate-store.txt"
 
 // Inventory says where accounts and sessions are, how many accounts there are, and whether
 // their store is new. It warns of a store without accounts if this Caddy has used one that
-// had some,
-// which it knows only if Caddy's storage took that store's place.
+// had some, which it knows only if Caddy's storage took that store's place.
 func (a *App) Inventory(ctx context.Context) (text string, empty []Weakness, err error) {
 	place, created := placeOf(a.stores[0])
 	text = "accounts in " + place

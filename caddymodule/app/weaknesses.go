@@ -42,25 +42,27 @@ func (a *App) Weaknesses() []Weakness {
 	return append(merged(found), a.noted...)
 }
 
-// merged makes one of what is the same for several companies, such as the weakness of an
-// option that a thousand companies inherit.
+// fewCompanies are told one by one of what is the same for them.
+const fewCompanies = 5
+
+// merged makes one of what is the same for many companies, such as the weakness of an option
+// that a thousand companies inherit.
 func merged(found []Weakness) (all []Weakness) {
 	companies := map[Weakness][]string{}
 	for _, w := range found {
+		of := w.Company
+		w.Company = ""
+		companies[w] = append(companies[w], of)
+	}
+	for _, w := range found {
 		same := w
 		same.Company = ""
-		if of := companies[same]; of == nil {
+		switch of := companies[same]; {
+		case len(of) <= fewCompanies:
 			all = append(all, w)
-		} else if of[len(of)-1] == w.Company {
-			continue
-		}
-		companies[same] = append(companies[same], w.Company)
-	}
-	for i, w := range all {
-		w.Company = ""
-		if of := companies[w]; of[0] != "" && len(of) > 1 {
-			w.Message += fmt.Sprintf(" (of %s and %d more)", of[0], len(of)-1)
-			all[i] = w
+		case w.Company == of[0]:
+			same.Message += fmt.Sprintf(" (of %s and %d more)", of[0], len(of)-1)
+			all = append(all, same)
 		}
 	}
 	return all

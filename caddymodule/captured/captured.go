@@ -87,16 +87,16 @@ func List(ctx context.Context, company, to string, after int64) []Message {
 func Forget(company, mnemocode string) {
 	mu.Lock()
 	defer mu.Unlock()
-	of, addresses := kept[company], map[string]bool{}
+	of, last := kept[company], map[string]int64{}
 	for _, m := range of.messages {
 		if m.Mnemocode == mnemocode {
-			addresses[m.To] = true
+			last[m.To] = m.Number
 		}
 	}
 	of.messages = slices.DeleteFunc(of.messages, func(m Message) bool {
-		// A message to the same phone or email may have another mnemocode, if that has changed,
-		// or none, if there was no account yet.
-		return mnemocode == "" || m.Mnemocode == mnemocode || addresses[m.To]
+		// An earlier message to the same phone or email may have another mnemocode, if that has
+		// changed, or none, if there was no account yet.
+		return mnemocode == "" || m.Mnemocode == mnemocode || m.Number < last[m.To]
 	})
 	kept[company] = of
 }

@@ -130,7 +130,7 @@ func Syntax(d *caddyfile.Dispenser, syntax string, parse Parser) error {
 	words := strings.Fields(arguments)[1:]
 	if given < len(words) && strings.HasPrefix(words[given], "[<") {
 		line, _ := lineOf(d)
-		if advice := unset(line); advice != "" { // the default would silently take the place of what it was to be
+		if advice := unset(strings.Join(slices.DeleteFunc(strings.Fields(line), isPartly), " ")); advice != "" { // the default would silently take the place of what it was to be
 			return d.Errf("%s is missing; write %s%s", strings.Trim(words[given], "[.]"), syntax, advice)
 		}
 	}
@@ -182,6 +182,9 @@ func lineOf(d *caddyfile.Dispenser) (line, after string) {
 	}
 	return line, ""
 }
+
+// isPartly reports whether a word has more than variables. If these are empty, Caddy keeps it.
+func isPartly(word string) bool { return strings.Trim(variable.ReplaceAllString(word, ""), `"`) != "" }
 
 // unset asks for the variables of a line that are empty.
 func unset(line string) (why string) {

@@ -70,7 +70,8 @@ func TestCommandsForPasskeysDevicesAndKeys(t *testing.T) {
 }
 
 // A renamed company keeps its accounts with all that they log in with and the events that
-// wait, and loses its sessions at once on all nodes. An erased company leaves nothing, on any kind of store.
+// wait, and loses its sessions at once on all nodes. An erased company leaves nothing, on any
+// kind of store.
 func TestCompaniesComeAndGo(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, start starter, kept func(*site) []byte) {

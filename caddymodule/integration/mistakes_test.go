@@ -225,6 +225,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{global, "store sqlite {\nx\n} # {$EMPTY}", "store: unrecognized subdirective 'x'"},
 		{company, "disclaimer terms {$EMPTY} {\ntitle Terms\n}", "disclaimer: <version> is missing; write disclaimer <code> [<version>] { ... }, and set the variable EMPTY, which is empty, at Caddyfile:4"},
 		{company, "captcha pow {$EMPTY} # x", "captcha: <bits> is missing; write pow [<bits>], and set the variable EMPTY, which is empty, at Caddyfile:4"},
+		{company, "password {\nregex ^{$EMPTY}[a-z]+$\nx\n}", "password: unrecognized subdirective 'x'"},
 		{company, "support #help", "support: <text>|off is missing; write support <text>|off, with the value in quotes, because # begins a comment, at Caddyfile:4"},
 		{company, "support # help", "support: <text>|off is missing; write support <text>|off, at Caddyfile:4"},
 		{company, "captcha turnstile", "captcha: <secret> is missing; write turnstile <secret>, at Caddyfile:4"},

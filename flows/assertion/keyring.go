@@ -175,8 +175,8 @@ func (r *Keyring) rotate(ctx context.Context, company string, after time.Duratio
 	if len(stored) == 0 {
 		return nil, cmp.Or(failed, errors.New("the store keeps no keys"))
 	}
-	retired := retired(sealer, company, stored, now)
-	if stored = stored[retired:]; retired > 0 {
+	n := retired(sealer, company, stored, now)
+	if stored = stored[n:]; n > 0 {
 		removing := r.Accounts.RemoveSigningKeys(ctx, company, stored[0].Number)
 		failed = cmp.Or(failed, removing)
 	}

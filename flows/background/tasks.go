@@ -174,7 +174,12 @@ func Maintain(log *slog.Logger, doing string, do func() error) error {
 	}
 	Failures.Add(1)
 	LastFailure.Store(&Failure{time.Now(), doing, err})
-	failures, _ := failed.LoadOrStore(doing, &Warnings{})
+	kind := doing
+	p, panicked := errors.AsType[*panics.Error](err)
+	if panicked {
+		kind += ", panic"
+	}
+	failures, _ := failed.LoadOrStore(kind, &Warnings{})
 	omitted, ok := failures.(*Warnings).next(time.Now().Unix()/10, 1)
 	if !ok {
 		return err
@@ -183,7 +188,7 @@ func Maintain(log *slog.Logger, doing string, do func() error) error {
 	if omitted > 0 {
 		args = append(args, "omitted", omitted)
 	}
-	if p, ok := errors.AsType[*panics.Error](err); ok {
+	if panicked {
 		p.Log(log, args...)
 	} else {
 		log.Warn("maintenance failed; it will be retried", append(args, "error", err)...)

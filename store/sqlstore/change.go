@@ -168,14 +168,11 @@ func (s Accounts) Sweep(ctx context.Context, now time.Time) error {
 		{"sweeping failure counts", s.DeleteSome("failures", StaleFailures, "company, account, login_id, kind", "changed"), now},
 		{"sweeping spent proofs", s.DeleteSome("spent", "until < $1", "hash", "until"), now},
 		{"sweeping tokens", s.DeleteSome("tokens", "expires < $1", "number", "expires"), now.Add(-record.KeepExpired)},
+		{"looking for events that wait too long", dueTooLate, now.Add(record.MaxDue)},
 	} {
 		if err := Sweep(ctx, s, old.what, old.query, record.Micros(old.before), s.Chunk); err != nil {
 			return err
 		}
-	}
-	err := Change(ctx, s, "looking for events that wait too long", nil, dueTooLate, record.Micros(now.Add(record.MaxDue)), record.Micros(now))
-	if err != nil {
-		return err
 	}
 	return s.sweepDevices(ctx, now)
 }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -34,7 +35,11 @@ func (s Accounts) insertEvents(ctx context.Context, tx Queries, company string, 
 	}
 }
 
-const dueTooLate = `UPDATE outbox_queues SET due = $2 WHERE due > $1`
+// dueTooLate makes due at once what would be due after $1, which is MaxDue from now.
+var dueTooLate = fmt.Sprintf(`
+	UPDATE outbox_queues SET due = $1 - %d
+	WHERE (company, queue) IN (SELECT company, queue FROM outbox_queues WHERE due > $1 LIMIT CAST($2 AS bigint))`,
+	record.MaxDue.Microseconds())
 
 const eventsOf = `
 	SELECT number, id, type, body, at, traceparent FROM outbox WHERE company = $1 AND queue = $2 ORDER BY number LIMIT CAST($3 AS bigint)`

@@ -77,8 +77,8 @@ func (h *Headers) withDefaults() *Headers {
 	return &so
 }
 
-// IdentityHeaders implements bypass.Gate. It returns the names of the identity headers. It includes the default names, since
-// an application may still read one that is no longer configured.
+// IdentityHeaders implements bypass.Gate. It returns the names of the identity headers, and
+// the default names, since an application may still read one that is no longer configured.
 func (h *Headers) IdentityHeaders() []string {
 	so := h.withDefaults()
 	names := []string{so.Header, so.CompanyHeader}
