@@ -14,7 +14,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   const base = new URL(company, globalThis.location?.href).href.replace(/\/+$/, '');
   const name = `mnemogate ${base}`; // the key in the storage
   const stepUpName = `${name} stepup`;
-  const inBrowser = globalThis.location !== undefined; // elsewhere, all users share the storage and the locks
+  const inBrowser = globalThis.location !== undefined; // elsewhere, users share the storage
   const tab = inBrowser && storageOfTab() || new Memory();
   const given = storage ?? (cookie ? tab : new Memory());
   const store = spared(given);
@@ -37,10 +37,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     solveCaptcha,
   };
 
-  // Requests.
-
-  // ask sends a request. If no answer comes to a step, it sends the step once more: the
-  // server answers it as the first time, by its key.
+  // ask sends a request. Without an answer to a step, it sends the step once more, with the
+  // same key.
   async function ask(method, path, { token, body, again = false } = {}) {
     key ??= await keyOf();
     const headers = { 'X-Api-Key': key };
@@ -67,7 +65,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (response.ok) return answer;
     const { errorCode = 'network', message = `status ${response.status}`, reason = null, ref = null, disclaimersRequired = [] } = answer ?? {};
     const code = String(errorCode); // that of a proxy may be a number
-    if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // safe to repeat: the server checks the key first
+    if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // safe: it is checked first
       key = await keyOf(key);
       return ask(method, path, { token, body, again: true });
     }
@@ -109,30 +107,26 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (token && read().token === token) store.removeItem(name);
   }
 
-  // refuse ignores a token that the server has refused, and forgets it. It stays in
-  // localStorage: another tab may have stored a newer one that this tab can't see yet.
+  // refuse ignores a token that the server has refused. In localStorage, another tab may have
+  // stored a newer one.
   function refuse(token) {
     const shared = given !== tab && globalThis.Storage && given instanceof Storage;
     if (!shared) forget(token);
     refused = token;
   }
 
-  // inTurn runs one function at a time. If the browser has locks, this includes
-  // other tabs, so that a function sees what an earlier one has stored.
+  // inTurn runs one function at a time, with locks also of all tabs.
   function inTurn(f) {
     const locks = inBrowser && !(given instanceof Memory) && navigator.locks;
-    const run = locks ? () => withLock(locks, f) : f;
+    const run = () => {
+      if (!locks) return f();
+      const signal = AbortSignal.timeout?.(5000); // the other tab may get no answer
+      return locks.request(name, { signal }, f).catch((error) => {
+        if (error !== signal?.reason) throw error;
+        return f();
+      });
+    };
     return turn = turn.then(run, run);
-  }
-
-  // withLock waits for other tabs, but not long: their requests may get no answer. The server
-  // refuses what comes too early.
-  function withLock(locks, f) {
-    const signal = AbortSignal.timeout?.(5000);
-    return locks.request(name, { signal }, f).catch((error) => {
-      if (error !== signal?.reason) throw error;
-      return f();
-    });
   }
 
   // look finds out the current step of the browser. With fresh, a session is not
@@ -164,13 +158,11 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     return step({ state: 'authorized', ...answer, loginId });
   }
 
-  // Steps. `from` holds what is known about a step: the fields of its answer, token
-  // and loginId.
+  // Steps. `from` has the fields of a step's answer, token and loginId.
 
-  // take makes a step and returns the next one. body may be a function that computes
-  // it. With bare, the request has no token. stay has the fields of the next step if
-  // the token stays the same. end is the next state if the answer has no token.
-  // spends says that an attempt uses the code up, right or wrong.
+  // take makes a step and returns the next one. body may be a function that computes it.
+  // bare: without the token. stay: the fields of the next step, if the token stays. end: the
+  // next state, if the answer has no token. spends: an attempt uses the code up.
   async function take(from, route, body, { loginId = from.loginId, bare = false, stay, end, spends = false } = {}) {
     if (busy) throw goingOn(new MnemogateError('busy', 'another step is under way'), from);
     busy = true;
@@ -178,9 +170,9 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       body = typeof body === 'function' ? await body() : body;
       return await inTurn(async () => {
         if (read().token !== from.token) throw new MnemogateError('superseded', 'another tab was first', { step: await look() });
-        const device = { device_token: valueOf(deviceToken), remember_device: valueOf(rememberDevice) }; // routes ignore them where they mean nothing
+        const device = { device_token: valueOf(deviceToken), remember_device: valueOf(rememberDevice) }; // routes may ignore them
         const answer = await ask('POST', route, { token: bare ? undefined : from.token, body: { ...device, ...body } });
-        const next = { state: end, loginId, ...stay, ...answer }; // an answer may have the phone as it was read, or the email that a link was sent to
+        const next = { state: end, loginId, ...stay, ...answer }; // which may have the phone as it was read, or an email
         if (answer.sessionToken) Object.assign(next, { state: answer.sessionState, token: answer.sessionToken });
         if (next.token) keep(next.token, next.loginId);
         else forget(from.token);
@@ -311,8 +303,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     ), { loginId, bare: true, end: 'linkmailed' });
   }
 
-  // Step-ups. `from` has the session's token, if it is not in the cookie, and what to call
-  // the user.
+  // Step-ups. `from` has the session's token, unless it is in the cookie.
 
   // stepUp begins a step-up, unless nobody is logged in or nothing is missing. After a
   // reload it goes on with the one that has sent an SMS.
@@ -332,7 +323,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     }
   }
 
-  // keepStepUp keeps a step-up by SMS, without the session's token, if it can, and forgets any other.
+  // keepStepUp keeps a step-up by SMS, without the session's token, and forgets any other.
   function keepStepUp({ token, notice, ...kept } = {}) {
     tab.removeItem(stepUpName);
     try {
@@ -346,7 +337,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     const begin = (other) => ask('POST', 'stepup', { token: from.token, body: { for: wanted, factor: other } });
     const choose = (other, stay) => take(from, 'stepup', { for: wanted, factor: other }, { stay: { ...stay, userPhone: undefined } });
     const prove = (proof, spends = false) => take(from, 'stepup/check', proof, { stay: { ...from, state: 'authorized', notice: undefined }, spends });
-    // A token that has expired sent no code that could still be valid, so another one will do.
+    // With an expired token, no code is valid, so another one will do.
     const token = async () => (Date.now() < expiresAt || phone ? from : await begin(factor)).stepupToken;
     const typed = (proof, spends) => prove(async () => ({ stepup_token: await token(), ...proof }), spends);
     return {
@@ -357,7 +348,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       useBackupCode: (code) => typed({ backup_code: code }),
       checkPassword: (password) => typed({ password }),
       usePasskey: ({ signal } = {}) => prove(async () => {
-        const { stepupToken, challengeToken, publicKey } = await begin('passkey'); // a challenge does not live as long as the step
+        const { stepupToken, challengeToken, publicKey } = await begin('passkey'); // a challenge ends sooner
         const credential = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey), signal });
         return { stepup_token: stepupToken, challenge_token: challengeToken, credential: jsonOf(credential) };
       }),
@@ -366,7 +357,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   }
 
   async function cancel(token) {
-    await ask('POST', 'auth/logout', { token, body: {} }).catch(() => {}); // it expires by itself within minutes
+    await ask('POST', 'auth/logout', { token, body: {} }).catch(() => {}); // it soon expires
     forget(token);
     return step({ state: 'start' });
   }
@@ -501,8 +492,6 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     globalThis.PublicKeyCredential?.[`signal${what}`]?.(known).catch(() => {});
   }
 
-  // Captcha pow.
-
   async function solveCaptcha({ signal } = {}) {
     const { challenge, bits } = await ask('GET', 'captcha');
     return `${challenge}.${await work(`${base}/v2/client.js`, challenge, bits, signal)}`;
@@ -554,27 +543,22 @@ class Memory extends Map {
   removeItem(name) { this.delete(name); }
 }
 
-// spared returns a storage that keeps in memory what this one does not take: the app may have
-// filled it, or there may be none. Only a reload then loses a login in progress.
-export function spared(storage) {
-  const spare = new Memory();
-  return {
-    getItem: (name) => spare.getItem(name) ?? storage?.getItem(name) ?? null,
-    setItem(name, value) {
-      spare.removeItem(name);
-      try {
-        storage.setItem(name, value);
-      } catch {
-        this.removeItem(name); // what is there is older
-        spare.setItem(name, value);
-      }
-    },
-    removeItem(name) {
-      spare.removeItem(name);
-      storage?.removeItem(name);
-    },
-  };
-}
+// spared keeps in memory what a storage does not take, since it is full or there is none.
+export const spared = (storage, spare = new Memory()) => ({
+  getItem: (name) => spare.getItem(name) ?? storage?.getItem(name) ?? null,
+  setItem(name, value) {
+    this.removeItem(name);
+    try {
+      storage.setItem(name, value);
+    } catch {
+      spare.setItem(name, value);
+    }
+  },
+  removeItem(name) {
+    spare.removeItem(name);
+    storage?.removeItem(name);
+  },
+});
 
 export function storageOfTab() {
   try {
@@ -589,8 +573,7 @@ export function storageOfTab() {
 
 const workerName = 'mnemogate-pow';
 
-// work finds n in a worker, if there can be one. Otherwise it searches here, with pauses so
-// that the page stays responsive.
+// work finds n in a worker, if there can be one, or else here, with pauses.
 function work(address, challenge, bits, signal) {
   return new Promise((resolve, reject) => {
     let worker;
@@ -629,7 +612,7 @@ if (typeof document === 'undefined' && globalThis.name === workerName) {
 // search tries the numbers from first to end.
 function search(challenge, bits, first, end) {
   const prefix = new TextEncoder().encode(`${challenge}.`);
-  const bytes = new Uint8Array(prefix.length + 89 & ~63); // up to 17 digits, 0x80, and the length in 8 bytes
+  const bytes = new Uint8Array(prefix.length + 89 & ~63); // 17 digits, 0x80, and the length in 8 bytes
   const view = new DataView(bytes.buffer);
   bytes.set(prefix);
   for (let n = first; n < end; n++) {
@@ -654,8 +637,8 @@ const initial = primes.slice(0, 8).map((p) => fraction(Math.sqrt(p)));
 const constants = Int32Array.from(primes, (p) => fraction(Math.cbrt(p)));
 const schedule = new Int32Array(64);
 
-// firstWord returns the first word of the hash of padded blocks. last is the offset
-// of the last word of the last block.
+// firstWord returns the first word of the hash of padded blocks. last is the offset of their
+// last word.
 function firstWord(view, last) {
   const hash = Int32Array.from(initial);
   for (let block = 0; block < last; block += 64) {

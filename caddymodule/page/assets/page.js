@@ -456,7 +456,7 @@ async function begin() {
     const found = await find();
     const mayEnd = hasCookie || found.state === 'authorized'; // the cookie may be another company's
     const stateless = returned && found.state !== 'authorized'; // some providers send errors so
-    const refused = !leaving && !hasCookie && found.state === 'start' && Date.now() - remembered('went') < 15_000; // a login has just ended well
+    const refused = address.searchParams.has('return_to') && !leaving && !hasCookie && found.state === 'start' && Date.now() - remembered('went') < 15_000; // a login has just ended well
     const error = stateless ? new MnemogateError('oauth.denied', 'the answer has no state') : refused ? new MnemogateError('cookies', 'the session was not kept') : undefined;
     page.show(found, { screen: page.stuck ? noFactor : !leaving ? undefined : mayEnd ? logout : loggedOut, error });
   } catch (error) {
