@@ -56,7 +56,7 @@ var allowedImports = map[string][]string{
 	"store/storetest":              nil,
 	"store/recordtest":             {"flows/record", "flows/typed", "store/storetest"},
 	"flows/simulation":             nil, // tests only
-	"flows/manage":                 {"flows/background", "flows/limits", "flows/message", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
+	"flows/manage":                 {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
 	"flows":                        {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
 	"flows/session":                {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
 	"flows/limits":                 {"flows/background", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
