@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -129,8 +130,8 @@ func Syntax(d *caddyfile.Dispenser, syntax string, parse Parser) error {
 	arguments, _, _ := strings.Cut(syntax, " {")
 	words := strings.Fields(arguments)[1:]
 	if given < len(words) && strings.HasPrefix(words[given], "[<") {
-		line, _ := lineOf(d)
-		if advice := unset(strings.Join(slices.DeleteFunc(strings.Fields(line), isPartly), " ")); advice != "" { // the default would silently take the place of what it was to be
+		line := slices.DeleteFunc(strings.Fields(variablesOf(d)), isPartly)
+		if advice := unset(strings.Join(line, " ")); advice != "" { // the default would silently take the place of what it was to be
 			return d.Errf("%s is missing; write %s%s", strings.Trim(words[given], "[.]"), syntax, advice)
 		}
 	}
@@ -176,11 +177,43 @@ func lineOf(d *caddyfile.Dispenser) (line, after string) {
 	if d.Line() > len(lines) {
 		return "", ""
 	}
-	line = lines[d.Line()-1]
-	if at := comment.FindStringIndex(line); at != nil {
-		return line[:at[0]], line[at[1]:]
+	return cutComment(lines[d.Line()-1])
+}
+
+func cutComment(text string) (line, after string) {
+	if at := comment.FindStringIndex(text); at != nil {
+		return text[:at[0]], text[at[1]:]
 	}
-	return line, ""
+	return text, ""
+}
+
+// A variableLines is the lines of a file that have variables, by their numbers.
+type variableLines struct {
+	modified time.Time
+	lines    map[int]string
+}
+
+// known has the variableLines of each file. Thousands of options may ask for a line of one.
+var known sync.Map
+
+// variablesOf returns the line that d is at, without its comment, if it has variables.
+func variablesOf(d *caddyfile.Dispenser) string {
+	info, err := os.Stat(d.File())
+	if err != nil {
+		return ""
+	}
+	if v, ok := known.Load(d.File()); ok && v.(variableLines).modified.Equal(info.ModTime()) {
+		return v.(variableLines).lines[d.Line()]
+	}
+	v := variableLines{info.ModTime(), map[int]string{}}
+	text, _ := os.ReadFile(d.File())
+	for i, line := range strings.Split(string(text), "\n") {
+		if variable.MatchString(line) {
+			v.lines[i+1], _ = cutComment(line)
+		}
+	}
+	known.Store(d.File(), v)
+	return v.lines[d.Line()]
 }
 
 // isPartly reports whether a word has more than variables. If these are empty, Caddy keeps it.
