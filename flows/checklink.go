@@ -6,7 +6,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -32,9 +31,6 @@ func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLink
 		return Reply{}, err
 	}
 	a, err := c.LinkAccount(ctx)
-	if err == nil {
-		err = tenant.CheckStatus(a)
-	}
 	if err != nil {
 		return Reply{}, err
 	}

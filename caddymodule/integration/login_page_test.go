@@ -121,13 +121,11 @@ func TestTheLoginPageIsServed(t *testing.T) {
 	})
 }
 
-// Contract, section 16: if there are several companies, a site has the login pages
-// of those that login_page names. It accepts no key of another company's page,
-// wherever that key was issued.
-func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
-	t.Parallel()
-	withIcon := strings.TrimSuffix(umbra, "}\n") + `
-		oauth 1 oauth2 {
+// club is a provider with an icon, for the login page of a company.
+func club(id int, company string) string {
+	return fmt.Sprintf(`
+		oauth %d oauth2 {
+			name Club
 			icon testdata/logo.svg
 			authorize_url https://club.example.com/authorize
 			token_url https://club.example.com/token
@@ -135,10 +133,16 @@ func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
 			subject id
 			client_id ours
 			client_secret hidden
-			redirect_uri https://app.example.com/umbra/login
-		}
-	}
-	`
+			redirect_uri https://app.example.com/%s/login
+		}`, id, company)
+}
+
+// Contract, section 16: if there are several companies, a site has the login pages
+// of those that login_page names. It accepts no key of another company's page,
+// wherever that key was issued.
+func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
+	t.Parallel()
+	withIcon := strings.TrimSuffix(umbra, "}\n") + club(1, "umbra") + "\n}\n"
 	s := startSite(t, siteConfig{company: people, more: withIcon, site: `
 		handle_path /both/* {
 			mnemogate {
@@ -218,18 +222,7 @@ func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
 // choice to stay logged in are the operator's.
 func TestTheLoginPageIsTheCompanysOwn(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people + `
-		oauth 3 oauth2 {
-			name Club
-			icon testdata/logo.svg
-			authorize_url https://club.example.com/authorize
-			token_url https://club.example.com/token
-			userinfo_url https://club.example.com/user
-			subject id
-			client_id ours
-			client_secret hidden
-			redirect_uri https://app.example.com/acme/login
-		}`, site: `
+	s := startSite(t, siteConfig{company: people + club(3, "acme"), site: `
 		handle_path /own/* {
 			mnemogate {
 				login_page {

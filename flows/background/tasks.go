@@ -180,13 +180,9 @@ func Maintain(log *slog.Logger, doing string, do func() error) error {
 		kind += ", panic"
 	}
 	failures, _ := failed.LoadOrStore(kind, &Warnings{})
-	omitted, ok := failures.(*Warnings).next(time.Now().Unix()/10, 1)
+	args, ok := failures.(*Warnings).next(time.Now().Unix()/10, 1, []any{"doing", doing})
 	if !ok {
 		return err
-	}
-	args := []any{"doing", doing}
-	if omitted > 0 {
-		args = append(args, "omitted", omitted)
 	}
 	if panicked {
 		p.Log(log, args...)

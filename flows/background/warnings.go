@@ -25,10 +25,7 @@ const warningsASecond = 10
 
 // Warn logs a line, or counts it as omitted.
 func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
-	if omitted, ok := w.next(time.Now().Unix(), warningsASecond); ok {
-		if omitted > 0 {
-			args = append(args, "omitted", omitted)
-		}
+	if args, ok := w.next(time.Now().Unix(), warningsASecond, args); ok {
 		log.Warn(message, args...)
 	}
 }
@@ -46,8 +43,9 @@ func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
 	}
 }
 
-// next counts a line. In each period, it reports ok for the first lines, up to most.
-func (w *Warnings) next(period int64, most int) (omitted int, ok bool) {
+// next counts a line with args. In each period, it reports ok for the first lines, up to most,
+// and adds to args how many were omitted before.
+func (w *Warnings) next(period int64, most int, args []any) (_ []any, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if period != w.period {
@@ -55,9 +53,12 @@ func (w *Warnings) next(period int64, most int) (omitted int, ok bool) {
 	}
 	if w.written == most {
 		w.omitted++
-		return 0, false
+		return nil, false
 	}
 	w.written++
-	omitted, w.omitted = w.omitted, 0
-	return omitted, true
+	if w.omitted > 0 {
+		args = append(args, "omitted", w.omitted)
+	}
+	w.omitted = 0
+	return args, true
 }

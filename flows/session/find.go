@@ -186,14 +186,17 @@ func (c *Call) ActiveAccount(ctx context.Context) (record.Account, error) {
 	return a, err
 }
 
-// LinkAccount is LoadAccount for the session of a mailed link. A welcome link ends once the
+// LinkAccount is ActiveAccount for the session of a mailed link. A welcome link ends once the
 // account has a credential, because it is valid for days, and is no recovery.
 func (c *Call) LinkAccount(ctx context.Context) (record.Account, error) {
 	a, err := c.LoadAccount(ctx)
-	if err == nil && c.welcomed && a.HasCredential() {
+	switch {
+	case err != nil:
+		return record.Account{}, err
+	case c.welcomed && a.HasCredential():
 		return record.Account{}, wire.ErrTokenInvalid
 	}
-	return a, err
+	return a, tenant.CheckStatus(a)
 }
 
 // accountOfRevoked returns the account with which the step of a revoked session continues.

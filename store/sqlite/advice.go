@@ -69,8 +69,12 @@ func noFiles() (step string) {
 
 // explain adds what to do about an error of the file.
 func explain(err error) error {
-	step := ""
-	switch code := code(err) & 0xff; {
+	step, code := "", code(err)&0xff
+	if code == sqlite3.SQLITE_CANTOPEN {
+		step = noFiles()
+	}
+	switch {
+	case step != "":
 	case errors.Is(err, record.ErrDamaged), isDamage(err):
 		step = stepDamage
 		if code == sqlite3.SQLITE_NOTADB {
@@ -78,8 +82,6 @@ func explain(err error) error {
 		}
 	case errors.Is(err, errForeign):
 		step = "if it is another program's database, name another file"
-	case code == sqlite3.SQLITE_CANTOPEN && noFiles() != "":
-		step = noFiles()
 	case mayNotWriteBeside(err), errors.Is(err, fs.ErrPermission), code == sqlite3.SQLITE_CANTOPEN, code == sqlite3.SQLITE_PERM, code == sqlite3.SQLITE_AUTH:
 		step = stepOwner
 	case code == sqlite3.SQLITE_READONLY:

@@ -115,7 +115,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     refused = token;
   }
 
-  // inTurn runs one function at a time, with locks also of all tabs.
+  // inTurn runs one function at a time, with locks in all tabs.
   function inTurn(f) {
     const locks = inBrowser && !(given instanceof Memory) && navigator.locks;
     const run = () => {
