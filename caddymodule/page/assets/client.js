@@ -22,6 +22,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   let busy = false;
   let refused = null; // a token
   let turn = Promise.resolve();
+  const unanswered = {}; // the keys of requests
 
   return {
     resume: (options) => inTurn(() => look(options)).catch((error) => { throw goingOn(error, { state: 'start' }); }),
@@ -37,8 +38,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     solveCaptcha,
   };
 
-  // ask sends a request. Without an answer to a step, it sends the step once more, with the
-  // same key.
+  // ask sends a request. Without an answer to a step, it sends the step once more. Until there
+  // is an answer, the step has the same key.
   async function ask(method, path, { token, body, again = false } = {}) {
     key ??= await keyOf();
     const headers = { 'X-Api-Key': key };
@@ -46,12 +47,13 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (body) headers['Content-Type'] = 'application/json';
     const spoken = valueOf(language);
     if (spoken) headers['Accept-Language'] = spoken;
+    const sent = JSON.stringify(body), what = [method, path, token, sent];
     const repeatable = ['POST', 'DELETE'].includes(method) && !['session', 'passkey/options'].includes(path);
-    if (repeatable) headers['Idempotency-Key'] = base64url(crypto.getRandomValues(new Uint8Array(16)));
+    if (repeatable) headers['Idempotency-Key'] = unanswered[what] ??= random();
     let response, answer;
     const send = async () => {
       response = await fetch(`${base}/v2/${path}`, {
-        method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout?.(timeout),
+        method, headers, body: sent, signal: AbortSignal.timeout?.(timeout),
         credentials: cookie ? 'include' : 'omit', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
       });
       answer = camel(await response.json());
@@ -61,6 +63,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     } catch (cause) {
       throw new MnemogateError('network', `no answer to ${method} ${path}`, { cause, status: response?.status ?? 0 });
     }
+    if (response.status < 500) delete unanswered[what];
     if (answer?.expiresIn !== undefined) answer.expiresAt = Date.now() + 1000 * answer.expiresIn;
     if (response.ok) return answer;
     const { errorCode = 'network', message = `status ${response.status}`, reason = null, ref = null, disclaimersRequired = [] } = answer ?? {};
@@ -69,9 +72,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       key = await keyOf(key);
       return ask(method, path, { token, body, again: true });
     }
-    const retryAfter = response.headers.get('Retry-After');
     throw new MnemogateError(code, message, {
-      status: response.status, reason, ref, disclaimersRequired, retryAfter: Number(retryAfter) || null,
+      status: response.status, reason, ref, disclaimersRequired, retryAfter: Number(response.headers.get('Retry-After')) || null,
       captchaRequired: answer?.captchaRequired ?? code.startsWith('auth.captcha.'),
     });
   }
@@ -85,8 +87,6 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       throw new MnemogateError('network', 'no API key', { cause });
     }
   }
-
-  // The newest token. Another tab may have stored it.
 
   function read(storage = store, key = name) {
     try {
@@ -167,7 +167,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (busy) throw goingOn(new MnemogateError('busy', 'another step is under way'), from);
     busy = true;
     try {
-      body = typeof body === 'function' ? await body() : body;
+      body = await valueOf(body);
       return await inTurn(async () => {
         if (read().token !== from.token) throw new MnemogateError('superseded', 'another tab was first', { step: await look() });
         const device = { device_token: valueOf(deviceToken), remember_device: valueOf(rememberDevice) }; // routes may ignore them
@@ -442,7 +442,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     }
     const { providerId, authorizeUrl, clientId, scope, pkce, issuer, issRequired } = provider;
     if (authorizeUrl === null) throw new MnemogateError('service.unavailable', 'the provider did not answer');
-    const [state, nonce, verifier] = [0, 0, 0].map(() => base64url(crypto.getRandomValues(new Uint8Array(32))));
+    const [state, nonce, verifier] = [0, 0, 0].map(random);
     const parameters = { response_type: 'code', client_id: clientId, redirect_uri: redirectUri, scope, state, nonce };
     // With max_age a provider says when the user logged in there.
     if (scope?.split(' ').includes('openid')) parameters.max_age = maxAge;
@@ -506,7 +506,6 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   }
 }
 
-// valueOf returns the value of an option that may be a function.
 const valueOf = (option) => typeof option === 'function' ? option() : option;
 
 const year = 31_536_000; // in seconds; some providers add it to the time in 32 bits
@@ -535,6 +534,7 @@ function jsonOf(credential) {
 }
 
 const base64url = (bytes) => btoa(String.fromCharCode(...bytes)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+const random = () => base64url(crypto.getRandomValues(new Uint8Array(32)));
 
 // Memory is a storage that only one client uses.
 class Memory extends Map {

@@ -330,6 +330,19 @@ const tests: Record<string, () => Promise<void>> = {
     assert.equal(requests.length, 3);
   },
 
+  async 'a step made again after two lost answers'() {
+    let asked = is(await (await begin()).login('frank'), 'checkpassword');
+    for (const tried of ['wrong', 'wrong', password]) {
+      broken = () => 'behind';
+      requests = [];
+      asked = is((await fails(asked.checkPassword(tried), 'network')).step, 'checkpassword');
+      assert.equal(requests.length, 2);
+      broken = undefined;
+      if (tried === password) is(await asked.checkPassword(tried), 'authorized'); // the server took the token before
+      else asked = is((await fails(asked.checkPassword(tried), 'auth.password.invalid')).step, 'checkpassword');
+    }
+  },
+
   async 'two clients with one token'() {
     // As two tabs have it whose storage is one; and as a tab and its duplicate.
     for (const storages of [[new Tab()], [new Tab(), new Tab()]]) {
