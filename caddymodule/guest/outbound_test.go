@@ -6,9 +6,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -48,6 +51,27 @@ func TestADeadConnectionIsGivenUp(t *testing.T) {
 	}
 	first.deaf.Store(true)
 	storetest.Eventually(t, 20*time.Second, "answer", func() bool { return get() == nil })
+}
+
+// Nobody asks for another protocol. Go would let a server that switches hold the request for
+// ever, whatever its timeout is.
+func TestAServerMayNotSwitchProtocols(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "x")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+	}))
+	defer server.Close()
+	for _, transport := range []http.RoundTripper{Outbound, Transport{MaxAnswer: 100}} {
+		answer, err := Client(transport, caddy.Duration(time.Minute)).Get(server.URL)
+		if err == nil {
+			answer.Body.Close()
+			t.Fatalf("%T: it answers %s", transport, answer.Status)
+		}
+		if got := Cause(err).Error(); !strings.HasPrefix(got, "its answer is not valid HTTP; check that it speaks HTTP") {
+			t.Errorf("%T: %s", transport, got)
+		}
+	}
 }
 
 // Caddy starts beside a module that has replaced Go's default transport.

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -63,14 +64,14 @@ type tracedTransport struct{ *http.Transport }
 // RoundTrip implements http.RoundTripper.
 func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !trace.SpanContextFromContext(r.Context()).IsValid() {
-		return t.Transport.RoundTrip(r)
+		return t.send(r)
 	}
 	ctx, span := StartSpan(r.Context(), r.Method, trace.SpanKindClient)
 	defer span.End()
 	span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("server.address", r.URL.Hostname()))
 	r = r.Clone(ctx)
 	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
-	resp, err := t.Transport.RoundTrip(r)
+	resp, err := t.send(r)
 	if err != nil {
 		span.SetStatus(codes.Error, Cause(err).Error())
 		return nil, err
@@ -81,3 +82,16 @@ func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return resp, nil
 }
+
+// send sends a request. It takes no 101, which nobody asked for: Go leaves such a connection to
+// the caller, and no timeout ends the reading of it.
+func (t tracedTransport) send(r *http.Request) (*http.Response, error) {
+	resp, err := t.Transport.RoundTrip(r)
+	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body.Close()
+		return nil, errSwitched
+	}
+	return resp, err
+}
+
+var errSwitched = errors.New("it switches protocols")
