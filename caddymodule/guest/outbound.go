@@ -27,6 +27,10 @@ import (
 // its connections stay open.
 var Outbound = tracedTransport{newTransport()}
 
+// dialer divides its timeout among the addresses of a name, and Go does not shorten it to that of
+// the request. So it is short: if one of two addresses is dead, requests have time for the other.
+var dialer = &net.Dialer{Timeout: 4 * time.Second}
+
 func newTransport() *http.Transport {
 	t := &http.Transport{ // not a copy of the default one, which other modules may have replaced or set up
 		Proxy:                  http.ProxyFromEnvironment,
@@ -37,7 +41,7 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout:    10 * time.Second,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
-		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		DialContext:            dialer.DialContext,
 		// Otherwise a connection that a firewall has forgotten, for example, stays in use for minutes.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
 	}

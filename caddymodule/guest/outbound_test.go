@@ -2,16 +2,21 @@ package guest
 
 import (
 	"context"
+	"encoding/binary"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -51,6 +56,62 @@ func TestADeadConnectionIsGivenUp(t *testing.T) {
 	}
 	first.deaf.Store(true)
 	storetest.Eventually(t, 20*time.Second, "answer", func() bool { return get() == nil })
+}
+
+// If one of a name's two addresses is dead, requests with the usual timeout reach the other.
+func TestADeadAddressLeavesTimeForTheNext(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	d := *dialer
+	d.Resolver = resolving(netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1"))
+	dead := false
+	d.ControlContext = func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+		if !strings.HasPrefix(address, "127.0.0.2:") {
+			return nil
+		}
+		dead = true
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	transport := newTransport()
+	defer transport.CloseIdleConnections()
+	transport.DialContext = d.DialContext
+	answer, err := Client(transport, caddy.Duration(5*time.Second)).Get(strings.Replace(server.URL, "127.0.0.1", "two.example", 1))
+	if err != nil || !dead {
+		t.Fatalf("got %v; the dead address was tried: %v", err, dead)
+	}
+	answer.Body.Close()
+}
+
+// resolving returns a resolver for which each name has these IPv4 addresses.
+func resolving(addresses ...netip.Addr) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe() // as over TCP, so the length goes before a message
+		go func() {
+			defer theirs.Close()
+			var length [2]byte
+			var m dnsmessage.Message
+			if _, err := io.ReadFull(theirs, length[:]); err != nil {
+				return
+			}
+			asked := make([]byte, binary.BigEndian.Uint16(length[:]))
+			if _, err := io.ReadFull(theirs, asked); err != nil || m.Unpack(asked) != nil {
+				return
+			}
+			m.Response, m.Additionals = true, nil
+			if m.Questions[0].Type == dnsmessage.TypeA {
+				for _, a := range addresses {
+					header := dnsmessage.ResourceHeader{Name: m.Questions[0].Name, Class: dnsmessage.ClassINET}
+					m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: a.As4()}})
+				}
+			}
+			if said, err := m.Pack(); err == nil {
+				theirs.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(said))), said...))
+			}
+		}()
+		return ours, nil
+	}}
 }
 
 // Nobody asks for another protocol. Go would let a server that switches hold the request for

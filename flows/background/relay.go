@@ -27,7 +27,6 @@ const (
 	maxRetryPause = 10 * time.Minute
 	maxAskedPause = time.Hour      // if the receiver asks for it; see record.MaxDue
 	keepEvents    = 72 * time.Hour // an event older than this is dropped when it fails
-	claimTimeouts = 4              // a claim lasts for this many of the receiver's timeouts
 )
 
 // A Relay delivers the events of an Outbox to the receivers of their companies. Set its
@@ -163,10 +162,14 @@ type outcome struct {
 	err     error // from the store
 }
 
+// claimFor returns how long a claim lasts with this timeout of the receiver. A claim also takes
+// the time of the store, which can be longer than a short timeout.
+func claimFor(timeout time.Duration) time.Duration { return 4 * max(timeout, time.Second) }
+
 func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutboxQueue, err error) {
 	err = Maintain(r.Log, "claiming events", func() (err error) {
 		now := r.Now()
-		queues, err = r.Outbox.Claim(ctx, now, now.Add(claimTimeouts*c.Events.Timeout), c.Code, limit)
+		queues, err = r.Outbox.Claim(ctx, now, now.Add(claimFor(c.Events.Timeout)), c.Code, limit)
 		return err
 	})
 	return queues, err
@@ -192,7 +195,7 @@ func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.Ou
 func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.OutboxQueue) (done []int64, pause time.Duration, tries int, err error) {
 	tries = q.Tries
 	for _, e := range q.Events {
-		if r.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
+		if r.Now().Add(claimFor(c.Events.Timeout) / 2).After(q.Until) {
 			return done, 0, tries, nil // the claim may expire before the queue is acknowledged
 		}
 		// Even of a type that is no longer listed: this node may have the older configuration.

@@ -143,6 +143,7 @@ func (hanging) Deliver(ctx context.Context, _ record.OutboxEvent) error {
 // A fullOutbox has any number of queues that are due. While full is set, its store
 // accepts claims but no other writes.
 type fullOutbox struct {
+	slow     time.Duration // what a claim takes
 	full     atomic.Bool
 	claimed  atomic.Int64
 	finished atomic.Int64
@@ -157,6 +158,7 @@ func (o *fullOutbox) Claim(_ context.Context, now, until time.Time, company stri
 	if o.claimed.Add(int64(limit)) > 20_000 {
 		o.enough()
 	}
+	time.Sleep(o.slow)
 	event := record.OutboxEvent{Type: record.TypeAccountChanged, At: now}
 	return slices.Repeat([]record.OutboxQueue{{Company: company, Until: until, Events: []record.OutboxEvent{event}}}, limit), nil
 }
@@ -179,7 +181,7 @@ func TestEventsThatCantBeAcknowledgedAreNotDeliveredAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outbox := &fullOutbox{}
 		outbox.full.Store(true)
-		stop := outbox.relayTo(&refusing{})
+		stop := outbox.relayTo(&refusing{}, 5*time.Second)
 		time.Sleep(time.Minute)
 		if got := outbox.claimed.Load(); got < 20 || got > 50 {
 			t.Errorf("in a minute without writes %d queues were delivered, want some 45", got)
@@ -199,7 +201,7 @@ func TestAReceiverThatRefusesIsNotAskedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outbox, receiver := &fullOutbox{}, &refusing{}
 		receiver.down.Store(true)
-		stop := outbox.relayTo(receiver)
+		stop := outbox.relayTo(receiver, 5*time.Second)
 		time.Sleep(time.Minute)
 		if got := receiver.asked.Load(); got < 1000 || got > 2000 {
 			t.Errorf("in a minute a receiver that refuses was asked %d times, want some 1920", got)
@@ -214,11 +216,24 @@ func TestAReceiverThatRefusesIsNotAskedAllTheTime(t *testing.T) {
 	})
 }
 
+// A receiver may have less time than the store needs.
+func TestEventsAreDeliveredWithAShortTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		outbox, receiver := &fullOutbox{slow: 50 * time.Millisecond}, &refusing{}
+		stop := outbox.relayTo(receiver, 20*time.Millisecond)
+		time.Sleep(time.Second)
+		if receiver.asked.Load() == 0 {
+			t.Errorf("of %d claimed queues none was delivered", outbox.claimed.Load())
+		}
+		stop()
+	})
+}
+
 // relayTo delivers the events to a receiver until stop is called.
-func (o *fullOutbox) relayTo(receiver tenant.EventReceiver) (stop func()) {
+func (o *fullOutbox) relayTo(receiver tenant.EventReceiver, timeout time.Duration) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.enough = cancel
-	company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: receiver, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
+	company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: receiver, Timeout: timeout, Retry: 5 * time.Second}}
 	relay := &Relay{
 		Outbox: o, Companies: map[string]*tenant.Company{"acme": company}, Now: time.Now,
 		Log: slog.New(slog.DiscardHandler), OnBacklogs: func([]record.Backlog) {},
