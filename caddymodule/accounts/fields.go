@@ -436,6 +436,9 @@ func (p *changeParser) passkeys(_ record.Field, v jsontext.Value) error {
 		if err := cmp.Or(checkText(view.Name, 64), checkText(strings.Join(view.Transports, " "), 64)); err != nil {
 			return err
 		}
+		if !view.Created.IsZero() && !isPast(view.Created) || view.LastUsed != nil && !isPast(*view.LastUsed) {
+			return errPast
+		}
 		k := record.Passkey{
 			Credential: credential, UserHandle: p.handle, PublicKey: key, SignCount: view.SignCount, BackupEligible: view.BackupEligible, BackedUp: view.BackedUp,
 			Transports: strings.Join(view.Transports, " "), Name: view.Name, Created: cmp.Or(view.Created, time.Now()).UTC().Truncate(time.Microsecond),

@@ -46,12 +46,13 @@ func SortByAge(sessions []Session) {
 	})
 }
 
-// Micros returns a time as it is stored. The zero time is stored as 0.
+// Micros returns a time as it is stored. The zero time is stored as 0, so the beginning of 1970,
+// which many systems write for an unknown date, becomes a microsecond later.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
-	return t.UnixMicro()
+	return cmp.Or(t.UnixMicro(), 1)
 }
 
 // FromMicros returns the time that is stored as n.
