@@ -109,6 +109,9 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 	if err != nil {
 		return Reply{}, err
 	}
+	if r.Accepted != nil {
+		r.Accepted()
+	}
 	return issued(c.Exchange(ctx))
 }
 

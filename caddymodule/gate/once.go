@@ -37,6 +37,8 @@ func mayRepeat(r *http.Request, t target) bool {
 		return false
 	case t.kind == authRoute:
 		return r.Method == http.MethodPost && !t.route.Unkept
+	case t.kind == sessionRoute: // DELETE clears the cookie each time
+		return r.Method == http.MethodPost
 	}
 	return t.kind == selfRoute && (r.Method == http.MethodPost || r.Method == http.MethodDelete)
 }
@@ -74,10 +76,13 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 // is then answered as without the header.
 func (h *Handler) repeatable(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request, t *target) (what flows.Repeatable, ok bool, err error) {
 	credentials, refused := r.Header["Authorization"], error(nil)
-	if t.kind == selfRoute || t.route.StepsUp { // which take a cookie
+	if t.kind == selfRoute || t.kind == authRoute && t.route.StepsUp { // which take a cookie
 		credentials, _, refused = h.credentials(r)
 	}
-	device, foreign := h.device(r)
+	device, foreign := "", error(nil)
+	if t.kind != sessionRoute { // a lost answer may have set this cookie
+		device, foreign = h.device(r)
+	}
 	if refused != nil || foreign != nil || !service.Admits(r.Context(), request) {
 		return what, false, nil
 	}

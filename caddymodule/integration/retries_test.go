@@ -173,6 +173,25 @@ func TestARequestIsAnsweredAgain(t *testing.T) {
 		s.do(keyed(end("same-origin"), key))
 		s.do(keyed(end("cross-site"), key)).want(wire.ErrHeaderInvalid)
 	})
+	s.run("a session into a cookie", func(t *testing.T) {
+		token, cookies := s.login("alice@example.com"), ""
+		move := func(token string) *http.Request {
+			r := s.postRequest("acme", testKey, "session", token, fields{"remember": true})
+			r.Header.Set("Cookie", cookies)
+			cookies = cookieName + "=x; " + cookieName + "-device=y" // the browser may have stored them without the rest of the answer
+			return r
+		}
+		a := s.twice(func() *http.Request { return move(token) }).wantStatus(200)
+		s.get("/", get(http.ParseSetCookie(a.Header.Get("Set-Cookie")))(t).Value).wantStatus(200)
+		key := rand.Text()
+		s.do(keyed(move(s.login("alice@example.com")), key)).wantStatus(200)
+		for _, other := range []string{"", token, s.login("alice@example.com")} {
+			a := s.do(keyed(move(other), key))
+			if a.Header.Get("Idempotent-Replayed") != "" || a.Status == 200 && other == token {
+				t.Errorf("another token gets %d %s", a.Status, a.Body)
+			}
+		}
+	})
 	s.run("from another origin", func(t *testing.T) {
 		r := keyed(login("frank"), rand.Text())
 		r.Header.Set("Origin", "https://app.example.com")

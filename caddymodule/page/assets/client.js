@@ -21,6 +21,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   let key; // the API key, once it is known
   let busy = false;
   let refused = null; // a token
+  let moving; // to the cookie
   let turn = Promise.resolve();
   const unanswered = {}; // the keys of requests
 
@@ -38,8 +39,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     solveCaptcha,
   };
 
-  // ask sends a request. Without an answer to a step, it sends the step once more. Until there
-  // is an answer, the step has the same key.
+  // ask sends a request. Without an answer, it sends any but a GET once more. Until there is
+  // one, the key stays the same.
   async function ask(method, path, { token, body, again = false } = {}) {
     key ??= await keyOf();
     const headers = { 'X-Api-Key': key };
@@ -48,7 +49,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     const spoken = valueOf(language);
     if (spoken) headers['Accept-Language'] = spoken;
     const sent = JSON.stringify(body), what = [method, path, token, sent];
-    const repeatable = ['POST', 'DELETE'].includes(method) && !['session', 'passkey/options'].includes(path);
+    const repeatable = method !== 'GET';
     if (repeatable) headers['Idempotency-Key'] = unanswered[what] ??= random();
     let response, answer;
     const send = async () => {
@@ -59,7 +60,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       answer = camel(await response.json());
     };
     try {
-      await send().catch((error) => repeatable ? send() : Promise.reject(error));
+      await send().catch(repeatable && send);
     } catch (cause) {
       throw new MnemogateError('network', `no answer to ${method} ${path}`, { cause, status: response?.status ?? 0 });
     }
@@ -139,6 +140,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         const answer = await ask('GET', 'session');
         return step(fresh ? { ...answer, state: 'start', notice: 'login.fresh' } : { state: 'authorized', ...answer });
       }
+      if (moving?.token === token) return await toCookie(moving); // the answer was lost
       const answer = await ask('GET', 'session', { token });
       if (answer.sessionState === 'authorized' && cookie) return await toCookie({ token, loginId });
       return step({ state: answer.sessionState, ...answer, token, loginId });
@@ -152,7 +154,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   // toCookie moves an authorized session, and a device's token, to cookies. The session's
   // token stays in the storage until then, so that a reload finds it.
-  async function toCookie({ token, loginId, deviceToken }) {
+  async function toCookie(from) {
+    const { token, loginId, deviceToken } = moving = from;
     const answer = await ask('POST', 'session', { token, body: { remember: valueOf(remember), device_token: deviceToken } });
     forget(token);
     return step({ state: 'authorized', ...answer, loginId });
@@ -179,7 +182,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         if (route === 'stepup') keepStepUp(next);
         if (route === 'stepup/check') keepStepUp();
         if (next.state !== 'authorized' || !cookie || !next.token) return step(next); // a session in the cookie may be raised there
-        // If this fails, the user is logged in all the same, and the app must show that.
+        // If this fails, the user is logged in, and the app must show that.
         return await toCookie(next).catch((error) => { throw isOver(error) ? error : goingOn(error, next); });
       });
     } catch (error) {
