@@ -117,7 +117,7 @@ var hurried = strings.Replace(roomy, "argon2id 64 1 1 insecure", "argon2id 7168 
 func TestOneOfManyWins(t *testing.T) {
 	t.Parallel()
 	s := startNodes(t, siteConfig{company: roomy + "otp {\nrenewals 100\n}\n" + account("alice", "") +
-		"account bob {\nphone +37060000002\n}\n" + account("erin", "question Cat? Whiskers")})
+		account("carol", "phone +37060000003\nsecond_factor") + "account bob {\nphone +37060000002\n}\n" + account("erin", "question Cat? Whiskers")})
 	login := func(loginID string) string {
 		return s.post("auth/login", "", fields{"login_id": loginID}).token()
 	}
@@ -134,6 +134,20 @@ func TestOneOfManyWins(t *testing.T) {
 			t.Errorf("%d sessions, want 1", n)
 		}
 		password(0).want(wire.ErrTokenInvalid)
+	})
+	s.run("one token, one SMS", func(t *testing.T) {
+		token := login("carol")
+		password := func(int) answer { return s.post("auth/checkpassword", token, fields{"password": testPassword}) }
+		s.sms.answer(http.StatusInternalServerError)
+		password(0).want(wire.ErrUnavailable)
+		s.sms.answer(http.StatusOK)
+		before := len(s.sms.of("otp.login"))
+		answers := storetest.Together(racers, password)
+		won := answers[s.wantOne(answers, wire.ErrTokenInvalid)].wantState(record.CheckOTP)
+		if n := len(s.sms.of("otp.login")) - before; n != 1 {
+			t.Errorf("%d SMS were sent, want 1", n)
+		}
+		s.post("auth/checkotp", won.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 	})
 	s.run("guesses, one of them right", func(t *testing.T) {
 		for round := range 3 {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"strconv"
 	"time"
@@ -232,14 +233,8 @@ func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, c
 	if code != nil {
 		counters = append(counters, code.counters...)
 	}
-	if code != nil && !c.replacesNone() { // the session before it stays until the code is sent
-		if err := c.Charge(ctx, counters...); err != nil {
-			return err
-		}
-		if err := c.Tells.deliver(ctx, st, next.Hash, *code); err != nil {
-			return err
-		}
-		return c.store(ctx, next)
+	if code != nil && !c.replacesNone() {
+		return c.sendAndStore(ctx, next, st, *code, counters)
 	}
 	if err := c.store(ctx, next, counters...); err != nil {
 		return err
@@ -251,6 +246,32 @@ func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, c
 	if err != nil {
 		c.abandon(ctx, next.Hash)
 	}
+	return err
+}
+
+// sendAndStore is storeAndSend if there is a session before, which stays until the code is
+// sent. Of requests at once with its token, one sends a code. Otherwise the user could get two,
+// and the newer one would be of no use.
+func (c *Call) sendAndStore(ctx context.Context, next record.Session, st Step, code newCode, counters []record.Counter) error {
+	sending := c.Counter("sending", hex.EncodeToString(c.session.Hash[:]), tenant.Rate{N: 1, Per: AskLimit})
+	first, err := c.MarkUsed(ctx, sending, counters...)
+	switch {
+	case err != nil:
+		return err
+	case !first:
+		return wire.ErrTokenInvalid
+	}
+	stored := false
+	defer func() { // even if a plugin panics
+		if !stored {
+			_ = c.Counters.Refund(context.WithoutCancel(ctx), c.Now, sending) // else the token works again in a minute
+		}
+	}()
+	if err := c.Tells.deliver(ctx, st, next.Hash, code); err != nil {
+		return err
+	}
+	err = c.store(ctx, next)
+	stored = err == nil
 	return err
 }
 
