@@ -179,6 +179,21 @@ func TestWebhookTakesAnAnswerOfAnySize(t *testing.T) {
 	}
 }
 
+// A gateway that has taken the message may work on before it ends its answer. The user does not
+// wait for it.
+func TestWebhookDoesNotWaitForTheEndOfAnAnswer(t *testing.T) {
+	gateway := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusAccepted)
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secrets: []string{"x"}, Timeout: caddy.Duration(20 * time.Second)}})
+	watch := storetest.StartWatch()
+	if err := w.Send(t.Context(), guesttest.SMS); err != nil || watch.Took() > 10*time.Second {
+		t.Errorf("%v after %v", err, watch.Took())
+	}
+}
+
 func TestWebhookReusesItsConnectionAndSurvivesItsEnd(t *testing.T) {
 	var mu sync.Mutex
 	opened := 0

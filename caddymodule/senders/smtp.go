@@ -23,6 +23,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -95,6 +96,9 @@ const (
 
 // errNoGreeting means that a server accepts connections and says nothing.
 var errNoGreeting = errors.New("no greeting in time")
+
+// maxSCRAM is the most iterations of a login by SCRAM: a second of a processor or less.
+const maxSCRAM = 1_000_000
 
 // maxSMTPAnswers limits how many bytes a server may send while it accepts one mail.
 const maxSMTPAnswers = 256 << 10
@@ -203,10 +207,10 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 	err = s.open.Do(ctx, message.IsNotice(m.Type), func() error { return s.deliver(ctx, mail, m) })
 	if err != nil {
 		again := guest.MaySendAgain(err)
-		if ctx.Err() != nil && !again && !errors.Is(err, errNoGreeting) {
+		code, said, final := smtpAnswer(err)
+		if code == 0 && ctx.Err() != nil && !again && !errors.Is(err, errNoGreeting) {
 			err = guest.Cause(ctx.Err())
 		}
-		code, said, final := smtpAnswer(err)
 		what, step := causes.Split(err)
 		cause := smtpCause(err, what, m.Code, m.Link, s.Username, s.Password)
 		if guest.TrialOf(ctx) != nil && said != "" {
@@ -408,18 +412,50 @@ func (s *SMTP) client(conn net.Conn, ascii bool) (*mail.Client, error) {
 		options = append(options, mail.WithoutSMTPUTF8())
 	}
 	if s.Username != "" {
-		options = append(options, mail.WithUsername(s.Username), mail.WithPassword(s.Password),
-			mail.WithOpportunisticSMTPAuth(s.mechanisms()...))
+		options = append(options, mail.WithSMTPAuthCustom(&smtpLogin{smtp: s}))
 	}
 	return mail.NewClient(s.host, options...)
 }
 
-func (s *SMTP) mechanisms() []mail.SMTPAuthType {
-	if s.TLS == tlsOff {
-		return []mail.SMTPAuthType{mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlainNoEnc, mail.SMTPAuthLoginNoEnc}
-	}
-	return []mail.SMTPAuthType{mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlain, mail.SMTPAuthLogin}
+// An smtpLogin is a login by the best mechanism that the server offers.
+type smtpLogin struct {
+	smtp.Auth
+	smtp *SMTP
 }
+
+// Start implements smtp.Auth.
+func (l *smtpLogin) Start(server *smtp.ServerInfo) (string, []byte, error) {
+	s, plaintext := l.smtp, l.smtp.TLS == tlsOff
+	offers := func(mechanism string) bool {
+		return slices.ContainsFunc(server.Auth, func(offered string) bool { return strings.EqualFold(offered, mechanism) })
+	}
+	switch {
+	case len(server.Auth) == 0:
+		return "", nil, errNoSMTPAuth
+	case offers("SCRAM-SHA-256"):
+		l.Auth = smtp.ScramSHA256Auth(s.Username, s.Password)
+	case offers("PLAIN"):
+		l.Auth = smtp.PlainAuth("", s.Username, s.Password, s.host, plaintext)
+	case offers("LOGIN"):
+		l.Auth = smtp.LoginAuth(s.Username, s.Password, s.host, plaintext)
+	default:
+		return "", nil, mail.ErrNoSupportedAuthDiscovered
+	}
+	return l.Auth.Start(server)
+}
+
+// Next implements smtp.Auth. It bounds the work that a SCRAM server demands (RFC 5802, section
+// 5.1), because no timeout ends it.
+func (l *smtpLogin) Next(challenge []byte, more bool) ([]byte, error) {
+	if _, demanded, scram := strings.Cut(string(challenge), ",i="); scram && more {
+		if n, err := strconv.Atoi(demanded); err != nil || n > maxSCRAM {
+			return nil, errors.New("it demands too much work for a login")
+		}
+	}
+	return l.Auth.Next(challenge, more)
+}
+
+var errNoSMTPAuth = errors.New("it has no SMTP AUTH")
 
 // smtpCause describes an error, whose text is what, without the server's text, which may
 // quote the mail.

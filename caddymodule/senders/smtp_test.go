@@ -87,6 +87,7 @@ type smtpSink struct {
 	noSTART   bool   // does not offer STARTTLS
 	noAuth    bool   // does not offer AUTH
 	auth      string // what it offers instead of PLAIN and LOGIN
+	scram     string // the iterations that it demands
 	sevenBit  bool   // does not offer 8BITMIME
 	most      int    // connections at once; it refuses more; 0 for any number
 	open      int
@@ -185,6 +186,14 @@ func (s *smtpSink) serve(conn net.Conn) {
 			s.mu.Lock()
 			s.logins = append(s.logins, line)
 			s.mu.Unlock()
+			if s.scram != "" {
+				say("334 ")
+				line, _ := in.ReadString('\n')
+				first, _ := base64.StdEncoding.DecodeString(strings.TrimSpace(line))
+				_, nonce, _ := strings.Cut(string(first), ",r=")
+				say("334 " + base64.StdEncoding.EncodeToString([]byte("r="+nonce+"more,s=c2FsdA==,i="+s.scram)))
+				continue
+			}
 			say("235 2.7.0 welcome")
 		case "DATA":
 			say("354 go on")
@@ -418,6 +427,8 @@ func TestSMTPErrorsNameTheirCause(t *testing.T) {
 		"Exchange, basic":              {answering("AUTH", "550 5.7.30 Basic authentication is not supported for Client Submission."), "", switchedOff, false},
 		"wrong password":               {answering("AUTH", "535 5.7.8 Username and Password not accepted"), "answered 535 5.7.8", "check the username and password", false},
 		"slow login":                   {answering("AUTH", "wait"), late, checkIt, false},
+		"slow after a wrong password":  {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.8 no", "*": "wait"}}, "answered 535 5.7.8", "check the username and password", false},
+		"an expensive login":           {&smtpSink{config: config, auth: "scram-sha-256 PLAIN", scram: "2000000000"}, "it demands too much work for a login", "", false},
 		"wants a login":                {answering("MAIL", "530 5.7.0 Authentication required"), "", "it wants a login", false},
 		"no login":                     {&smtpSink{config: config, noAuth: true}, "AUTH", "it takes no login on this port", false},
 		"wants TLS, without TLS":       {answering("MAIL", "530 5.7.0 Must issue a STARTTLS command first"), "", tlsFirst, false},
@@ -440,6 +451,7 @@ func TestSMTPErrorsNameTheirCause(t *testing.T) {
 		"few connections":              {&smtpSink{config: config, greeting: "421 4.3.2 try later"}, "", notNow, true},
 		"too many messages":            {answering("MAIL", "432 4.3.2 concurrent connections"), "", notNow, true},
 		"greylisting":                  {answering("RCPT", "450 4.2.0 greylisted"), "", notNow, true},
+		"slow after greylisting":       {&smtpSink{config: config, answers: map[string]string{"RCPT": "450 4.2.0 greylisted", "RSET": "wait"}}, "450 4.2.0", notNow, true},
 		"sender":                       {answering("MAIL", "553 5.7.1 Sender address rejected: not owned by user"), "553 5.7.1", "it refused the sender", false},
 		"recipient":                    {answering("RCPT", "550 5.1.1 no such user"), "550 5.1.1", "it refused the recipient", false},
 		"relay":                        {answering("RCPT", "554 5.7.1 Relay access denied"), "554 5.7.1", "it refused the recipient", false},

@@ -49,6 +49,9 @@ const defaultWebhookConns = 32
 // connection can be reused.
 const maxDrained = 64 << 10
 
+// drainTimeout is how long that reading may take. Receivers may answer first and work then.
+const drainTimeout = 500 * time.Millisecond
+
 // webhook is the common part of SMSWebhook, MailWebhook, EventsWebhook and
 // MigrateWebhook.
 type webhook struct {
@@ -365,6 +368,7 @@ func (w *webhook) ask(ctx context.Context, notice bool, id string, body []byte) 
 			return err
 		}
 		defer resp.Body.Close()
+		defer time.AfterFunc(drainTimeout, cancel).Stop()
 		said, _ = io.ReadAll(io.LimitReader(resp.Body, maxDrained)) // the status is sufficient
 		return nil
 	})
