@@ -83,18 +83,8 @@ func TestOIDCFollowsWhatAProviderChanges(t *testing.T) {
 		"token endpoint, without the old server": {func(doc map[string]any) { doc["token_endpoint"] = "http://127.0.0.1:1/token" }, func(f *fakeIssuer) {
 			f.discovery = moves("token_endpoint", "/new/token")
 		}},
-		"how the secret is sent": {nil, func(f *fakeIssuer) {
-			f.handlers["/token"] = func(w http.ResponseWriter, r *http.Request) {
-				if r.FormValue("client_secret") == "" {
-					guesttest.Answering(401, `{"error":"invalid_client"}`)(w, r)
-					return
-				}
-				f.elsewhere(w, r)
-			}
-			f.discovery = func(doc map[string]any) {
-				doc["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
-			}
-		}},
+		"how the secret is sent":                {nil, takesPost("invalid_client")},
+		"how the secret is sent, as Auth0 does": {nil, takesPost("access_denied")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newIssuer(t)
@@ -118,6 +108,23 @@ func TestOIDCFollowsWhatAProviderChanges(t *testing.T) {
 				t.Errorf("got %+v, %v, with %v", user, err, f.requests)
 			}
 		})
+	}
+}
+
+// takesPost is the change of a provider that takes the secret in the body from now on, and
+// answers this error to others.
+func takesPost(code string) func(*fakeIssuer) {
+	return func(f *fakeIssuer) {
+		f.handlers["/token"] = func(w http.ResponseWriter, r *http.Request) {
+			if r.FormValue("client_secret") == "" {
+				guesttest.Answering(401, `{"error":"`+code+`"}`)(w, r)
+				return
+			}
+			f.elsewhere(w, r)
+		}
+		f.discovery = func(doc map[string]any) {
+			doc["token_endpoint_auth_methods_supported"] = []string{"client_secret_post"}
+		}
 	}
 }
 

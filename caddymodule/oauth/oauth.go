@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -347,27 +348,50 @@ func providerFault(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", tenant.ErrProviderFault, fmt.Sprintf(format, args...))
 }
 
-// tokenErrorCodes are error codes of RFC 6749, section 5.2, and of GitHub. Any code that
-// is not listed could repeat something secret from the request.
-var tokenErrorCodes = []string{
-	"invalid_request",
-	"invalid_grant",
-	"redirect_uri_mismatch",
-	"bad_verification_code",
+// A verdict says whose fault an error of a token endpoint is.
+type verdict int
+
+const (
+	unlisted     verdict = iota
+	refused              // of the client: its code, or what it sends with the code
+	unregistered         // of our registration, whatever the code is
+	unable               // of the provider, which is down
+)
+
+// tokenErrors judges the error codes of RFC 6749, section 5.2, and of some providers. A code
+// that is not listed could repeat something secret from the request.
+var tokenErrors = map[string]verdict{
+	"invalid_request":        refused,
+	"invalid_grant":          refused,
+	"invalid_client":         unregistered,
+	"unauthorized_client":    unregistered,
+	"unsupported_grant_type": unregistered,
+	"invalid_scope":          unregistered,
+
+	"server_error":            unable, // section 4.1.2.1
+	"temporarily_unavailable": unable,
+
+	"redirect_uri_mismatch":        refused, // GitHub
+	"bad_verification_code":        refused,
+	"incorrect_client_credentials": unregistered,
+
+	"deleted_client":    unregistered, // Google
+	"disabled_client":   unregistered,
+	"invalid_client_id": unregistered, // Slack
+	"bad_client_secret": unregistered,
+
+	facebookCode + "1":   unregistered, // a wrong client_secret
+	facebookCode + "101": unregistered, // a wrong client_id
 }
 
-// registrationErrors are the other codes of RFC 6749, section 5.2, and of GitHub. They say
-// nothing about the code that the client sent: our registration is wrong.
-var registrationErrors = []string{
-	"invalid_client",
-	"unauthorized_client",
-	"unsupported_grant_type",
-	"invalid_scope",
-	"incorrect_client_credentials",
-}
+// facebookCode begins what stands for the error of Facebook, which is an object with a number
+// as its code.
+const facebookCode = "code "
 
-// registrationStatuses say the same if no OAuth error comes with them, and so does any
-// redirect.
+// registrationStatuses say that our registration is wrong if no OAuth error comes with them,
+// and so does any redirect. StatusUnauthorized also says so with a code that is not listed:
+// that is how Auth0 answers a wrong client_secret, and what the status is for (RFC 6749,
+// section 5.2).
 var registrationStatuses = []int{
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone,
 }
@@ -391,28 +415,33 @@ func notTaken(err error) bool {
 // code. The text of x/oauth2's error contains the answer's body, so none of it is
 // used.
 func tokenError(err error) error {
-	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	answer, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok && requestFailed(err) {
 		return fmt.Errorf("asking the token endpoint: %w", guest.Cause(err))
 	}
 	if !ok {
 		return causes.Explain(errors.New("the token endpoint's answer is too large, or not JSON with an access_token"), askOperator)
 	}
-	switch code, status := refused.ErrorCode, refused.Response.StatusCode; {
-	case slices.Contains(registrationErrors, code):
-		return causes.Explain(providerFault("the token endpoint answered %s", code), checkRegistration)
-	case slices.Contains(tokenErrorCodes, code):
-		return oauthFailed("the token endpoint answered %s", code)
-	case code != "":
-		return oauthFailed("the token endpoint answered %d", status)
-	case status/100 == 3:
-		return causes.Explain(providerFault("the token endpoint answered %d", status), "no redirect is followed: let the token endpoint's address be the one that it leads to")
-	case slices.Contains(registrationStatuses, status):
-		return causes.Explain(providerFault("the token endpoint answered %d", status), checkRegistration)
-	case status >= 400:
-		return oauthFailed("the token endpoint answered %d", status)
+	code, status := answer.ErrorCode, answer.Response.StatusCode
+	found, said, advice := tokenErrors[code], code, checkRegistration
+	if found == unlisted {
+		said = strconv.Itoa(status)
+		switch {
+		case status == http.StatusUnauthorized, code == "" && slices.Contains(registrationStatuses, status):
+			found = unregistered
+		case code != "", status >= 400:
+			found = refused
+		case status/100 == 3:
+			found, advice = unregistered, "no redirect is followed: let the token endpoint's address be the one that it leads to"
+		}
+	}
+	switch found {
+	case unregistered:
+		return causes.Explain(providerFault("the token endpoint answered %s", said), advice)
+	case refused:
+		return oauthFailed("the token endpoint answered %s", said)
 	default:
-		return fmt.Errorf("the token endpoint answered %d", status)
+		return fmt.Errorf("the token endpoint answered %s", said)
 	}
 }
 

@@ -506,7 +506,12 @@ var misbehaviours = map[string]struct {
 	"401":         {guesttest.Answering(401, `{"error":"invalid_client","error_description":"hidden-secret"}`), fault},
 	"403":         {guesttest.Answering(403, `hidden-code`), fault},
 	"404":         {guesttest.Answering(404, ``), fault},
-	"grant 401":   {guesttest.Answering(401, `{"error":"invalid_grant"}`), refusal}, // as VK refuses
+	"grant 401":   {guesttest.Answering(401, `{"error":"invalid_grant"}`), refusal},                                            // as VK refuses
+	"secret 401":  {guesttest.Answering(401, `{"error":"access_denied","error_description":"Unauthorized"}`), fault},           // as Auth0 says it
+	"secret 400":  {guesttest.Answering(400, `{"error":{"message":"hidden-secret","type":"OAuthException","code":1}}`), fault}, // Facebook
+	"code 400":    {guesttest.Answering(400, `{"error":{"message":"hidden-code","type":"OAuthException","code":100}}`), refusal},
+	"slack 200":   {guesttest.Answering(200, `{"ok":false,"error":"bad_client_secret"}`), fault},
+	"busy 400":    {guesttest.Answering(400, `{"error":"temporarily_unavailable"}`), unclear},
 	"secret 200":  {guesttest.Answering(200, `{"error":"incorrect_client_credentials"}`), fault},
 	"error 200":   {guesttest.Answering(200, `{"error":"bad_verification_code"}`), refusal},
 	"429":         {guesttest.Answering(429, `{}`), silence},

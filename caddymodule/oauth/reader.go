@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -141,11 +142,14 @@ func (t tokenAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	var answer struct {
-		AccessToken string          `json:"access_token,omitempty"`
-		IDToken     string          `json:"id_token,omitempty"`
-		Error       json.RawMessage `json:"error,omitempty"`
+		AccessToken string `json:"access_token,omitempty"`
+		IDToken     string `json:"id_token,omitempty"`
+		Error       any    `json:"error,omitempty"`
 	}
 	if json.Unmarshal(withoutBOM(body), &answer) == nil {
+		if facebook, is := answer.Error.(map[string]any); is {
+			answer.Error = facebookCode + fmt.Sprint(facebook["code"])
+		}
 		body, _ = json.Marshal(answer) // never fails
 		resp.Header.Set("Content-Type", "application/json")
 	}
