@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -23,6 +24,7 @@ import (
 var oddProviders = map[string]struct {
 	document, key, answer, claims fields
 	contentType, before           string // of the answer
+	alg                           string // of its own key
 }{
 	"plain":       {},
 	"challenge":   {document: fields{"code_challenge_methods_supported": "S256"}},
@@ -33,6 +35,7 @@ var oddProviders = map[string]struct {
 	"empty":       {key: fields{"kty": "RSA", "n": "", "e": ""}},
 	"certificate": {key: fields{"kty": "RSA", "n": "w7Zdfmec", "e": "AQAB", "x5c": []string{"AAAA"}}},
 	"thumbprint":  {key: fields{"kty": "RSA", "n": "w7Zdfmec", "e": "AQAB", "x5t": "padded=="}},
+	"null":        {key: fields(nil)},
 	"nokty":       {key: fields{"kid": "none"}},
 	"kid":         {key: fields{"kty": "RSA", "n": "w7Zdfmec", "e": "AQAB", "kid": 7}},
 	"fraction":    {answer: fields{"expires_in": 3599.5}},
@@ -43,6 +46,9 @@ var oddProviders = map[string]struct {
 	"tenant":      {claims: fields{"tid": 7, "azp": 7, "amr": "pwd"}},
 	"clock":       {}, // is 30 s ahead
 	"audience":    {claims: fields{"aud": []string{"other", "us"}, "azp": "us"}},
+	"case":        {claims: fields{"Sub": "bob-there", "\u017fub": "bob-there"}},
+	"sources":     {claims: fields{"_claim_names": fields{"groups": []string{"a"}}}},
+	"alg":         {alg: "EC"},
 	"x5c":         {key: fields{"kty": "oct", "k": "AAAA", "x5c": "no list"}},
 }
 
@@ -79,7 +85,7 @@ func TestOddProviders(t *testing.T) {
 			w.Write(with(fields{"issuer": issuer, "authorization_endpoint": issuer + "/authorize", "token_endpoint": issuer + "/token",
 				"jwks_uri": issuer + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"}}, odd.document))
 		case path == "keys":
-			keys := []any{jose.JSONWebKey{Key: key.Public(), KeyID: "ours", Algorithm: "ES256", Use: "sig"}}
+			keys := []any{jose.JSONWebKey{Key: key.Public(), KeyID: "ours", Algorithm: cmp.Or(odd.alg, "ES256"), Use: "sig"}}
 			if odd.key != nil {
 				keys = []any{odd.key, keys[0]}
 			}

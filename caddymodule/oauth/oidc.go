@@ -257,14 +257,12 @@ func (p *OIDC) withEmail(ctx context.Context, at *discovery, accessToken string,
 	if err != nil {
 		return tenant.OAuthUser{}, err
 	}
-	var claims struct {
-		Subject string `json:"sub"`
-		emailClaims
-	}
-	if json.Unmarshal(info, &claims) != nil || claims.Subject != user.Subject { // section 5.3.2
+	// A struct would take Email for email. The sub must be that of the ID token (section 5.3.2).
+	var claims map[string]any
+	if json.Unmarshal(info, &claims) != nil || claims["sub"] != user.Subject {
 		return tenant.OAuthUser{}, providerFault("userinfo's answer is not a JSON object, or is for another sub than the ID token")
 	}
-	told, err := newOAuthUser(user.Subject, claims.Email, claims.EmailVerified)
+	told, err := newOAuthUser(user.Subject, claims["email"], claims["email_verified"])
 	told.AuthTime = user.AuthTime
 	return told, err
 }
@@ -441,7 +439,8 @@ func (at *discovery) authStyle() (oauth2.AuthStyle, error) {
 	}
 }
 
-// keyErrors keeps the error of a KeySet, which go-oidc reduces to text.
+// keyErrors keeps the error of a KeySet, which go-oidc reduces to text. Of the claims, it
+// leaves only those that count.
 type keyErrors struct {
 	oidc.KeySet
 	err error
@@ -451,8 +450,13 @@ type keyErrors struct {
 func (k *keyErrors) VerifySignature(ctx context.Context, jwt string) ([]byte, error) {
 	payload, err := k.KeySet.VerifySignature(ctx, jwt)
 	k.err = err
-	return payload, err
+	var all map[string]json.RawMessage
+	_ = json.Unmarshal(payload, &all) // no claim of what is no object counts
+	return pick(all, claimNames), err
 }
+
+// claimNames are the claims of an ID token that count here.
+var claimNames = []string{"iss", "sub", "aud", "exp", "iat", "nbf", "nonce", "azp", "tid", "auth_time", "email", "email_verified"}
 
 // idClaims are the claims of an ID token that go-oidc does not verify. A provider may use
 // their names for something else, so they can have any type.
@@ -460,12 +464,8 @@ type idClaims struct {
 	AuthorizedParty any `json:"azp"`
 	Tenant          any `json:"tid"`
 	AuthTime        any `json:"auth_time"` // a number, but some providers write a string
-	emailClaims
-}
-
-type emailClaims struct {
-	Email         any `json:"email"`
-	EmailVerified any `json:"email_verified"`
+	Email           any `json:"email"`
+	EmailVerified   any `json:"email_verified"`
 }
 
 // looseList is a list of texts that some providers write as one text. Any other value is

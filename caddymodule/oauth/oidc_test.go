@@ -258,6 +258,10 @@ func TestOIDCClaims(t *testing.T) {
 		"NUL in sub":            {map[string]any{"sub": "a\u0000"}, "can't be kept", false},
 		"long sub":              {map[string]any{"sub": strings.Repeat("x", 256)}, "can't be kept", false},
 		"numeric sub":           {map[string]any{"sub": 1}, "ID token", false},
+		"another Sub":           {map[string]any{"Sub": "user-2", "\u017fub": "user-3"}, "", true},
+		"no sub, but a Sub":     {map[string]any{"sub": nil, "Sub": "user-1"}, "can't be kept", false},
+		"another Email":         {map[string]any{"email": nil, "eMail": "ben@example.com"}, "", false},
+		"other names of others": {map[string]any{"_claim_names": map[string]any{"groups": []string{"a"}}, "ISS": 1, "NBF": now + 3600, "at_hash": 1}, "", true},
 		"echo":                  {map[string]any{"iss": "hidden-code\nhidden-verifier hidden-secret"}, "issued by", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -300,6 +304,9 @@ func TestOIDCAsksUserinfoForTheEmail(t *testing.T) {
 		"there":                {answer: ana, email: true, asked: true},
 		"verified as a string": {answer: `{"sub": "user-1", "email": "ana@example.com", "email_verified": "true"}`, email: true, asked: true},
 		"not verified":         {answer: `{"sub": "user-1", "email": "ana@example.com"}`, asked: true},
+		"Verified":             {answer: `{"sub": "user-1", "email": "ana@example.com", "email_verified": false, "Email_verified": true}`, asked: true},
+		"another Email":        {answer: `{"sub": "user-1", "Email": "ana@example.com", "email_verified": true}`, asked: true},
+		"another Sub":          {answer: `{"sub": "user-2", "Sub": "user-1", "email": "ana@example.com", "email_verified": true}`, want: "another sub", asked: true},
 		"no email":             {answer: `{"sub": "user-1"}`, asked: true},
 		"in the ID token":      {inToken: true, answer: ana, email: true},
 		"not needed":           {unlinked: true, answer: ana},

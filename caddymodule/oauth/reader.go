@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -79,8 +80,9 @@ func (r *reader) read(req *http.Request) (got reading) {
 func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
 // keyMembers are the members of a public key that count here. What a certificate or its
-// thumbprint says does not: the keys come from the provider itself.
-var keyMembers = []string{"kty", "kid", "alg", "use", "crv", "x", "y", "n", "e"}
+// thumbprint says does not: the keys come from the provider itself. Nor does alg, for which
+// some have names of their own: the document says which algorithms a token may have.
+var keyMembers = []string{"kty", "kid", "use", "crv", "x", "y", "n", "e"}
 
 // maxKeys bounds the work for a signature, which is tried with each key that has its kid.
 const maxKeys = 100
@@ -103,15 +105,9 @@ func (s *keySet) usable(text []byte) []byte {
 		if json.Unmarshal(raw, &all) != nil {
 			continue
 		}
-		key := map[string]json.RawMessage{}
-		for _, name := range keyMembers {
-			if value, ok := all[name]; ok {
-				key[name] = value
-			}
-		}
-		made, err := json.Marshal(key)
+		made := pick(all, keyMembers)
 		var read jose.JSONWebKey
-		if err == nil && json.Unmarshal(made, &read) == nil {
+		if json.Unmarshal(made, &read) == nil {
 			usable.Keys = append(usable.Keys, made)
 			of := issuerKey{key: read.Key}
 			_ = json.Unmarshal(all["issuer"], &of.issuer)
@@ -123,6 +119,19 @@ func (s *keySet) usable(text []byte) []byte {
 	}
 	made, _ := json.Marshal(usable) // it was JSON before: never fails
 	return made
+}
+
+// pick leaves members of a JSON object, by their exact names: encoding/json takes Sub for sub,
+// too, and the last of both counts.
+func pick(object map[string]json.RawMessage, names []string) []byte {
+	picked := map[string]json.RawMessage{}
+	for name, value := range object {
+		if slices.Contains(names, name) {
+			picked[name] = value
+		}
+	}
+	text, _ := json.Marshal(picked) // it was JSON before: never fails
+	return text
 }
 
 // tokenAnswers leaves only what a login needs of an answer of the token endpoint. For what
