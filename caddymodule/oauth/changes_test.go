@@ -245,3 +245,41 @@ func TestOIDCReadsTheDocumentAgain(t *testing.T) {
 		logsIn(4 + i)
 	}
 }
+
+// Apple's document had another name for its issuer for a day, while its ID tokens kept the old
+// one. Nobody else's name counts.
+func TestOIDCKnowsBothNamesOfApple(t *testing.T) {
+	for _, c := range []struct {
+		issuer, document, token string
+		ok                      bool
+	}{
+		{apple, apple, apple, true},
+		{apple, appleAlso, apple, true},
+		{apple, apple, appleAlso, true},
+		{apple, apple, "https://evil.example", false},
+		{apple, "https://evil.example", apple, false},
+		{"https://id.example", "https://id.example", appleAlso, false},
+		{"https://id.example", appleAlso, "https://id.example", false},
+	} {
+		f := newIssuer(t)
+		f.claims["iss"] = c.token
+		f.discovery = func(doc map[string]any) { doc["issuer"] = c.document }
+		client := us
+		client.Insecure = true // for the other addresses of the document
+		p := guesttest.MustStart(t, &OIDC{Issuer: c.issuer, oauthClient: client})
+		p.client.Transport = roundTripper(func(r *http.Request) (*http.Response, error) {
+			if "https://"+r.URL.Host == c.issuer {
+				r.URL.Scheme, r.URL.Host = "http", strings.TrimPrefix(f.URL, "http://")
+			}
+			return http.DefaultTransport.RoundTrip(r)
+		})
+		if user, err := p.Exchange(t.Context(), grant); (err == nil) != c.ok || (user.Subject != "") != c.ok {
+			t.Errorf("%v: got %+v, %v", c, user, err)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

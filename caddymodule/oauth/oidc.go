@@ -155,11 +155,23 @@ func checkNonce(nonce string) error {
 	return nil
 }
 
+// Apple's issuer, and the name that its document had on 2025-06-10, while ID tokens kept the
+// old one. Both hosts are Apple's, so each name stands for the other.
+const (
+	apple     = "https://appleid.apple.com"
+	appleAlso = "https://account.apple.com"
+)
+
+// isIssuer reports whether an issuer is the one that is configured, or one of its tenants.
+func (p *OIDC) isIssuer(issuer string) bool {
+	return issuer == p.template || p.Issuer == apple && issuer == appleAlso || p.Tenants != nil && p.tenantOf(issuer) != ""
+}
+
 // checkApple refuses a login that Apple would refuse.
 func (p *OIDC) checkApple() error {
 	personal := func(scope string) bool { return scope == "name" || scope == "email" }
 	asks := slices.ContainsFunc(p.Scope, personal) || p.Scope == nil && p.LinkVerifiedEmail
-	if p.Issuer == "https://appleid.apple.com" && asks && p.ResponseMode == "" {
+	if p.Issuer == apple && asks && p.ResponseMode == "" {
 		return errors.New("response_mode is missing, without which Apple tells no name or email; add response_mode form_post")
 	}
 	return nil
@@ -364,7 +376,7 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 	if err := p.readDocument(ctx, at); err != nil {
 		return nil, err
 	}
-	if at.Issuer != p.template && (p.Tenants == nil || p.tenantOf(at.Issuer) == "") {
+	if !p.isIssuer(at.Issuer) {
 		return nil, causes.Explain(fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(at.Issuer)),
 			"write it so behind oidc if it is your provider; a slash at the end counts")
 	}
@@ -489,7 +501,7 @@ func (l *looseList) UnmarshalJSON(value []byte) error {
 // verify verifies an ID token (OpenID Connect Core, section 3.1.3.7).
 func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	keys := &keyErrors{KeySet: at.keys}
-	config := &oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: at.Algorithms, SkipIssuerCheck: p.Tenants != nil} // see checkClaims
+	config := &oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: at.Algorithms, SkipIssuerCheck: p.Tenants != nil || p.Issuer == apple} // see checkClaims
 	token, err := oidc.NewVerifier(p.Issuer, keys, config).Verify(ctx, raw)
 	if requestFailed(keys.err) {
 		return tenant.OAuthUser{}, fmt.Errorf("asking for the provider's keys: %w", guest.Cause(keys.err))
@@ -518,6 +530,8 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, now time.Time) error {
 	tid, _ := claims.Tenant.(string)
 	switch {
+	case p.Issuer == apple && !p.isIssuer(token.Issuer):
+		return providerFault("its ID token is issued by a different provider")
 	case token.IssuedAt.IsZero() || token.IssuedAt.After(now.Add(clockSkew)):
 		return providerFault("its ID token has no iat, or one in the future")
 	case len(token.Audience) > 1 && claims.AuthorizedParty != p.ClientID:
