@@ -81,6 +81,9 @@ func (p *OIDC) checkTenants() error {
 	if p.LinkVerifiedEmail {
 		return errors.New("link_verified_email does not go with tenants, because a tenant's administrator chooses the emails of its users; remove one of them")
 	}
+	if len(p.Tenants) == 0 { // as a program may write it in JSON
+		return errors.New("tenants: the list is empty; name the ids of yours, or write any")
+	}
 	for _, id := range p.Tenants {
 		if !tenantForm.MatchString(id) && !(id == anyTenant && len(p.Tenants) == 1) {
 			return fmt.Errorf("tenants: %q is not a tenant's id like 9188040d-6c67-4c5b-b112-36a304b66dad; copy the directory (tenant) ID, in lower case, or write any alone", id)

@@ -43,6 +43,7 @@ func TestAnIssuerOfManyTenantsNamesThem(t *testing.T) {
 		"is not a tenant's id": {
 			provider(microsoft+"common/v2.0", "example.onmicrosoft.com"), provider(microsoft+"common/v2.0", ours, anyTenant), provider(microsoft+"common/v2.0", ""),
 		},
+		"the list is empty":   {provider(microsoft+"common/v2.0", []string{}...)},
 		"link_verified_email": {linking},
 	} {
 		for _, p := range bad {
