@@ -40,6 +40,7 @@ var oddProviders = map[string]struct {
 	"kid":         {key: fields{"kty": "RSA", "n": "w7Zdfmec", "e": "AQAB", "kid": 7}},
 	"fraction":    {answer: fields{"expires_in": 3599.5}},
 	"nothing":     {answer: fields{"expires_in": "", "refresh_token": false, "token_type": nil}},
+	"access":      {answer: fields{"access_token": nil, "id_token_expires_in": 3600, "expires_in": nil}},
 	"text":        {contentType: "text/plain; charset=utf-8"},
 	"mark":        {before: "\ufeff"},
 	"emails":      {claims: fields{"email": []string{"alice@example.com"}}},

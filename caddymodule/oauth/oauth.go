@@ -314,7 +314,7 @@ func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth
 // userinfo asks the provider which user the access token belongs to.
 func (c *oauthClient) userinfo(ctx context.Context, address, accessToken string) ([]byte, error) {
 	if !httpguts.ValidHeaderFieldValue(accessToken) {
-		return nil, providerFault("the access token can't be sent in a header")
+		return nil, providerFault("the token endpoint answered no access token, or one that can't be sent in a header")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -357,6 +357,24 @@ func TestOIDCAsksUserinfoForTheEmail(t *testing.T) {
 	}
 }
 
+// A provider may answer an ID token alone, as Azure AD B2C does. Only userinfo needs more.
+func TestOIDCWithoutAnAccessToken(t *testing.T) {
+	for _, linking := range []bool{false, true} {
+		f := newIssuer(t)
+		delete(f.claims, "email")
+		f.discovery = func(doc map[string]any) { doc["userinfo_endpoint"] = f.URL + "/userinfo" }
+		f.handlers["/token"] = func(w http.ResponseWriter, r *http.Request) {
+			json.NewEncoder(w).Encode(map[string]any{"id_token": sign(f.alg, f.kid, f.claims), "token_type": "Bearer", "scope": "openid"})
+		}
+		p := f.client(t)
+		p.LinkVerifiedEmail = linking
+		user, err := p.Exchange(t.Context(), grant)
+		if f.requests["/userinfo"] != 0 || linking != errors.Is(err, tenant.ErrProviderFault) || linking && !strings.Contains(err.Error(), "no access token") || !linking && user.Subject != "user-1" {
+			t.Errorf("%t: got %+v, %v, with %v", linking, user, err, f.requests)
+		}
+	}
+}
+
 // An ID token with a nonce shows that the client sent one to the provider. A code that
 // somebody else sends without it logs nobody in (OpenID Connect Core, section 3.1.3.7).
 func TestOIDCWithoutTheClientsNonce(t *testing.T) {

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -134,6 +135,10 @@ func pick(object map[string]json.RawMessage, names []string) []byte {
 	return text
 }
 
+// noAccessToken stands for the access token that a provider leaves out beside an ID token, as
+// Azure AD B2C does. x/oauth2 would refuse the answer. It can't be sent to userinfo.
+const noAccessToken = "\n"
+
 // tokenAnswers leaves only what a login needs of an answer of the token endpoint. For what
 // is beside it, such as an expires_in with a fraction, x/oauth2 would refuse the answer, and
 // it would take text/plain for a form.
@@ -156,6 +161,9 @@ func (t tokenAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 		Error       any    `json:"error,omitempty"`
 	}
 	if json.Unmarshal(withoutBOM(body), &answer) == nil {
+		if answer.IDToken != "" {
+			answer.AccessToken = cmp.Or(answer.AccessToken, noAccessToken)
+		}
 		if facebook, is := answer.Error.(map[string]any); is {
 			answer.Error = facebookCode + fmt.Sprint(facebook["code"])
 		}
