@@ -55,7 +55,7 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 		b.waits(`document.querySelector('input[name=login]') && location.origin === ` + quote(provider.Issuer))
 	}
 	logsInAs := b.logsInAtProvider
-	for _, answer := range []string{"error=server_error", "code=x"} { // without state
+	for _, answer := range []string{"error=server_error", "code=x", "error_code=4201&error_message=User+canceled#_=_"} { // without state
 		b.open(s.URL + "/acme/login?" + answer)
 		b.shows(".alert p", "error.oauth.denied")
 		b.reloads("login-provider", ".other")

@@ -606,7 +606,7 @@ export interface OAuthProvider {
   responseMode?: string;
   /** If the provider's answer has an `iss`, it must equal this (RFC 9207). `finishOAuth` checks that. */
   issuer?: string;
-  /** Whether the answer must have an `iss`. */
+  /** Whether an answer with a code must have an `iss`. */
   issRequired?: boolean;
   /** The path of an image for the button, if the operator has set one. */
   icon?: string;

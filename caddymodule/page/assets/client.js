@@ -136,12 +136,9 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     const { token, loginId } = read();
     try {
       if (!token && !byCookie) return step({ state: 'start' });
-      if (!token) {
-        const answer = await ask('GET', 'session');
-        return step(fresh ? { ...answer, state: 'start', notice: 'login.fresh' } : { state: 'authorized', ...answer });
-      }
-      if (moving?.token === token) return await toCookie(moving); // the answer was lost
+      if (moving && moving.token === token) return await toCookie(moving); // the answer was lost
       const answer = await ask('GET', 'session', { token });
+      if (!token) return step(fresh ? { ...answer, state: 'start', notice: 'login.fresh' } : { state: 'authorized', ...answer });
       if (answer.sessionState === 'authorized' && cookie) return await toCookie({ token, loginId });
       return step({ state: answer.sessionState, ...answer, token, loginId });
     } catch (error) {
@@ -464,16 +461,16 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   async function finishOAuth(location) {
     const { searchParams: said } = new URL(location.href ?? location);
-    const code = said.get('code'), error = said.get('error');
-    if (!said.has('state') || code === null && error === null) return null;
-    const begun = JSON.parse(tab.getItem(`${name} oauth`));
-    if (begun?.state !== said.get('state')) {
+    const code = said.get('code'), error = said.get('error') ?? said.get('error_code'); // Facebook's
+    if (!said.has('state') || (code ?? error) === null) return null;
+    const begun = read(tab, `${name} oauth`);
+    if (begun.state !== said.get('state')) {
       throw new MnemogateError('oauth.state', 'this login was not begun here, or is over', { step: await inTurn(look) });
     }
     tab.removeItem(`${name} oauth`); // a code is sent only once
     const from = { state: 'start', token: read().token };
     const iss = said.get('iss'); // RFC 9207, section 2.4
-    if (begun.issuer && iss !== begun.issuer && (begun.issRequired || iss !== null)) {
+    if (begun.issuer && iss !== begun.issuer && (iss !== null || code && begun.issRequired)) {
       throw goingOn(new MnemogateError('oauth.state', 'another provider has answered'), from);
     }
     if (code === null) throw goingOn(new MnemogateError('oauth.denied', error), from);
@@ -584,18 +581,15 @@ function work(address, challenge, bits, signal) {
     const here = () => pausing(challenge, bits, signal).then(resolve, reject);
     signal?.throwIfAborted();
     signal?.addEventListener('abort', () => end(reject)(signal.reason));
-    if (new URL(address).origin === globalThis.location?.origin && typeof Worker === 'function') {
-      try {
-        worker = new Worker(address, { type: 'module', name: workerName });
-      } catch { // by the page's policy
-        return here();
-      }
-      worker.onmessage = ({ data }) => end(resolve)(data);
-      worker.onerror = end(here);
-      worker.postMessage([challenge, bits]);
-    } else {
-      here();
+    if (new URL(address).origin !== globalThis.location?.origin || typeof Worker !== 'function') return here();
+    try {
+      worker = new Worker(address, { type: 'module', name: workerName });
+    } catch { // by the page's policy
+      return here();
     }
+    worker.onmessage = ({ data }) => end(resolve)(data);
+    worker.onerror = end(here);
+    worker.postMessage([challenge, bits]);
   });
 }
 

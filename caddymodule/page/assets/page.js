@@ -16,7 +16,7 @@ import { appDigits, screens, changed, noFactor, deadLink, going, login, logout, 
 const leaving = $('main').dataset.kind === 'logout';
 const address = new URL(location.href);
 const link = linkIn(address.hash) ?? history.state?.link;
-const returned = address.searchParams.has('code') || address.searchParams.has('error');
+const returned = ['code', 'error', 'error_code'].some((name) => address.searchParams.has(name));
 let raises = false; // whether the user may give only what is missing
 const mfa = !returned && address.searchParams.has('mfa'); // the path needs two factors
 const fresh = returned ? remembered('fresh') : address.searchParams.get('fresh'); // with it, a session is not enough

@@ -226,9 +226,14 @@ const tests: Record<string, () => Promise<void>> = {
     const sam = await is(missing.step, 'acceptdisclaimers').acceptDisclaimers(['terms', 'privacy']);
     assert.equal(sam.profileMnemocode, 'sam');
 
-    const state = new URL(await leave()).searchParams.get('state');
-    const denied = await fails(at.finishOAuth(`${redirectUri}?error=access_denied&state=${state}&iss=${issuer}`), 'oauth.denied');
-    assert.match(denied.message, /access_denied$/);
+    const refused = async (answer: string, code: 'oauth.denied' | 'oauth.state') => {
+      const state = new URL(await leave()).searchParams.get('state');
+      return (await fails(at.finishOAuth(`${redirectUri}?${answer}&state=${state}`), code)).message;
+    };
+    assert.match(await refused(`error=access_denied&iss=${issuer}`, 'oauth.denied'), /access_denied$/);
+    assert.match(await refused('error=access_denied', 'oauth.denied'), /access_denied$/); // some providers name themselves beside a code only
+    await refused('error=access_denied&iss=https://evil.example', 'oauth.state');
+    assert.match(await refused('error_code=4201&error_message=User+canceled', 'oauth.denied'), /4201$/);
     delete (globalThis as { sessionStorage?: unknown }).sessionStorage;
   },
 
