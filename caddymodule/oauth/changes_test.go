@@ -83,6 +83,15 @@ func TestOIDCFollowsWhatAProviderChanges(t *testing.T) {
 		"token endpoint, without the old server": {func(doc map[string]any) { doc["token_endpoint"] = "http://127.0.0.1:1/token" }, func(f *fakeIssuer) {
 			f.discovery = moves("token_endpoint", "/new/token")
 		}},
+		"userinfo, 410": {moves("userinfo_endpoint", "/old"), func(f *fakeIssuer) {
+			delete(f.claims, "email")
+			f.handlers["/old"] = guesttest.Answering(410, "")
+			f.discovery = moves("userinfo_endpoint", "/new/userinfo")
+		}},
+		"userinfo, without the old server": {func(doc map[string]any) { doc["userinfo_endpoint"] = "http://127.0.0.1:1/" }, func(f *fakeIssuer) {
+			delete(f.claims, "email")
+			f.discovery = moves("userinfo_endpoint", "/new/userinfo")
+		}},
 		"how the secret is sent":                {nil, takesPost("invalid_client")},
 		"how the secret is sent, as Auth0 does": {nil, takesPost("access_denied")},
 	} {
@@ -94,7 +103,9 @@ func TestOIDCFollowsWhatAProviderChanges(t *testing.T) {
 				f.discovery = c.before
 			}
 			f.handlers["/broken/keys"] = keysOf("RS256", "RS256")
+			f.handlers["/new/userinfo"] = guesttest.Answering(200, `{"sub":"user-1","email":"ana@example.com","email_verified":true}`)
 			p := f.client(t)
+			p.LinkVerifiedEmail = true
 			now := time.Now()
 			p.now = func() time.Time { return now }
 			if _, err := p.Exchange(t.Context(), grant); err != nil && !strings.HasSuffix(name, "server") {
@@ -104,7 +115,7 @@ func TestOIDCFollowsWhatAProviderChanges(t *testing.T) {
 			time.Sleep(50 * time.Millisecond) // until its goroutine has ended, go-oidc repeats the keys that it has fetched
 			f.change(func() { c.change(f) })
 			user, err := p.Exchange(t.Context(), grant)
-			if err != nil || user.Subject != "user-1" || f.requests["/new/token"] > 1 {
+			if err != nil || user.Subject != "user-1" || !user.EmailVerified || f.requests["/new/token"] > 1 {
 				t.Errorf("got %+v, %v, with %v", user, err, f.requests)
 			}
 		})

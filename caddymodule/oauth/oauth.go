@@ -334,7 +334,8 @@ func (c *oauthClient) userinfo(ctx context.Context, address, accessToken string)
 	if resp.StatusCode != http.StatusOK {
 		return nil, providerFault("userinfo answered %d", resp.StatusCode)
 	}
-	return io.ReadAll(resp.Body)
+	body, err := io.ReadAll(resp.Body)
+	return withoutBOM(body), err
 }
 
 // oauthFailed returns the error for a login that the provider refused.
@@ -402,8 +403,8 @@ const (
 	askOperator       = "the provider is at fault: look at its log, or ask its operator"
 )
 
-// notTaken reports whether the token endpoint was the wrong one, or was asked in the wrong
-// way, so that it can't have taken the code.
+// notTaken reports whether an endpoint was the wrong one, or was asked in the wrong way. So a
+// token endpoint can't have taken the code.
 func notTaken(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return errors.Is(err, tenant.ErrProviderFault) || ok && op.Op == "dial"

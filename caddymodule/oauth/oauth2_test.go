@@ -101,6 +101,7 @@ func TestOAuth2PicksTheUser(t *testing.T) {
 	}{
 		"string":         {"id", `{"id":"abc"}`, tenant.OAuthUser{Subject: "abc"}, false},
 		"number":         {"id", `{"id":123}`, tenant.OAuthUser{Subject: "123"}, false},
+		"mark":           {"id", "\ufeff" + `{"id":"abc"}`, tenant.OAuthUser{Subject: "abc"}, false},
 		"zero":           {"id", `{"id":0}`, tenant.OAuthUser{Subject: "0"}, false},
 		"path":           {"data.user.id", `{"data":{"user":{"id":"x"}}}`, tenant.OAuthUser{Subject: "x"}, false},
 		"list":           {"response.0.id", `{"response":[{"id":7}]}`, tenant.OAuthUser{Subject: "7"}, false},

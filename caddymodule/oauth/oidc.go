@@ -247,10 +247,16 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 		at, _ = p.document(ctx, 0)
 		user, err = p.verify(ctx, at, raw, grant)
 	}
-	if err == nil && p.lacksEmail(ctx, at, user, grant) {
-		return p.withEmail(ctx, at, token.AccessToken, user)
+	if err != nil || !p.lacksEmail(ctx, at, user, grant) {
+		return user, err
 	}
-	return user, err
+	told, err := p.withEmail(ctx, at, token.AccessToken, user)
+	if notTaken(err) {
+		if now, _ := p.document(ctx, 0); now.UserinfoURL != at.UserinfoURL {
+			told, err = p.withEmail(ctx, now, token.AccessToken, user)
+		}
+	}
+	return told, err
 }
 
 // lacksEmail reports whether the user's email could link an account, and only userinfo may
