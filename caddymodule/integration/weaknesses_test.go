@@ -51,6 +51,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	doctor := s.cli("", "doctor").out
 	for _, weak := range []struct{ directive, company, message, advice string }{
 		{"sms", "acme", "pigeons carry the codes", "use a gateway without feathers"},
+		{"oauth 3", "acme", "with neither a nonce nor PKCE, anyone who gets hold of a code of 127.0.0.1 can log in", "add require_pkce"},
 		{"login_page", "acme", "the button of provider 3 fails", "list https://<host>/acme/login as a redirect_uri"},
 		{"login_page", "", "in dark mode, #111111 has a contrast of only 1.2 to 1 to the card", "set color_dark"},
 		{"password regex", "", "JavaScript can't read [:digit:]", "[A-Za-z] for (?i)[a-z]"},

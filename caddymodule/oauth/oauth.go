@@ -80,7 +80,8 @@ type oauthClient struct {
 	// `basic` (RFC 6749, section 2.3.1).
 	AuthStyle string `json:"auth_style,omitempty"`
 
-	// Whether to refuse a login without code_verifier (RFC 7636). Default: false.
+	// Whether to refuse a login without code_verifier (RFC 7636). Default: false, and each
+	// start warns if there is no nonce either, as with OAuth 2.0.
 	RequirePKCE bool `json:"require_pkce,omitempty"`
 
 	// Whether to bind an account to the provider's user at the first login if the
@@ -251,6 +252,18 @@ func (c *oauthClient) redirectWeakness() []guest.Weakness {
 		}
 	}
 	return nil
+}
+
+// codeWeakness reports that nothing ties a code to the browser that began the login (RFC 9700,
+// section 2.1.1). It is for providers without a nonce.
+func (c *oauthClient) codeWeakness() []guest.Weakness {
+	if c.RequirePKCE {
+		return nil
+	}
+	return []guest.Weakness{{
+		Message: "with neither a nonce nor PKCE, anyone who gets hold of a code of " + c.Name + " can log in with it",
+		Advice:  "add require_pkce, unless the provider refuses it, as LinkedIn does",
+	}}
 }
 
 const maxRedirectURI = 2048 // as in the route

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,7 +108,7 @@ func (p *OAuth2) Endpoint() string { return guest.EndpointOf(p.TokenURL) }
 
 // Weaknesses implements guest.Weak.
 func (p *OAuth2) Weaknesses() []guest.Weakness {
-	return append(guest.HTTPWeakness(p.Insecure, p.AuthorizeURL, p.TokenURL, p.UserinfoURL), p.redirectWeakness()...)
+	return slices.Concat(guest.HTTPWeakness(p.Insecure, p.AuthorizeURL, p.TokenURL, p.UserinfoURL), p.redirectWeakness(), p.codeWeakness())
 }
 
 // Start implements tenant.OAuthAuthorizer.

@@ -183,11 +183,8 @@ func (p *OIDC) Endpoint() string { return guest.EndpointOf(p.Issuer) }
 // Weaknesses implements guest.Weak.
 func (p *OIDC) Weaknesses() []guest.Weakness {
 	found := slices.Concat(guest.HTTPWeakness(p.Insecure, p.Issuer), p.redirectWeakness(), p.expiring(p.now()))
-	if p.Nonce == nonceOff && !p.RequirePKCE { // RFC 9700, section 2.1.1
-		found = append(found, guest.Weakness{
-			Message: "with nonce off, anyone who gets hold of a code of " + p.Name + " can log in with it",
-			Advice:  "add require_pkce, unless the provider refuses it, as LinkedIn does",
-		})
+	if p.Nonce == nonceOff {
+		found = append(found, p.codeWeakness()...)
 	}
 	return found
 }

@@ -425,6 +425,13 @@ func TestACodeWithoutNonceAndPKCEIsWarnedOf(t *testing.T) {
 		if len(found) > 0 != c.warns || c.warns && !strings.Contains(found[0].Advice, "require_pkce") {
 			t.Errorf("%v: %v", c, found)
 		}
+		if c.nonce == "" { // OAuth 2.0 has none
+			continue
+		}
+		found = guesttest.MustStart(t, &OAuth2{TokenURL: "https://id.example/t", UserinfoURL: "https://id.example/u", Subject: "id", oauthClient: client}).Weaknesses()
+		if len(found) > 0 != c.warns || c.warns && !strings.Contains(found[0].Message, "a code of id.example") {
+			t.Errorf("%v: OAuth 2.0: %v", c, found)
+		}
 	}
 }
 
@@ -674,7 +681,7 @@ func TestAReturnOverHTTPIsWarnedOf(t *testing.T) {
 	for uri, warns := range map[string]bool{
 		"https://app.example.com/": false, "http://localhost:3000/": false, "com.example.app:/back": false, "http://app.example.com/": true,
 	} {
-		c := oauthClient{ClientID: "c", ClientSecret: "s", RedirectURI: []string{uri}}
+		c := oauthClient{ClientID: "c", ClientSecret: "s", RedirectURI: []string{uri}, RequirePKCE: true}
 		for _, p := range []interface{ Weaknesses() []guest.Weakness }{
 			guesttest.MustStart(t, &OIDC{Issuer: "https://id.example.com", oauthClient: c}),
 			&OAuth2{AuthorizeURL: "https://id.example.com/", TokenURL: "https://id.example.com/", UserinfoURL: "https://id.example.com/", oauthClient: c},
