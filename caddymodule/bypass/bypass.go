@@ -70,6 +70,9 @@ func judge(visits []*visit, a *app.App) (found []app.Weakness, err error) {
 	for _, v := range append(all, visits...) {
 		for _, t := range Traps {
 			for _, y := range t.at(f, v) {
+				if v.wider && (y.gate.wider || y.gate.site != v.site) {
+					continue // it is found at the site of all these hosts
+				}
 				for _, values := range t.find(f, v, y) {
 					weak := t.weakness(y.gate, values)
 					if found = append(found, weak); t.Refused {

@@ -75,7 +75,7 @@ type search struct {
 // copies returns a copy of routes that can be run.
 func (s *search) copies(server *caddyhttp.Server, routes caddyhttp.RouteList, hosts string) (copied caddyhttp.RouteList) {
 	for _, r := range routes {
-		own, _ := hostsOf(r)
+		own, _, _ := hostsOf(matchersOf(r))
 		c := caddyhttp.Route{Group: r.Group, MatcherSets: r.MatcherSets, Terminal: r.Terminal}
 		for _, h := range r.Handlers {
 			c.Handlers = append(c.Handlers, s.copy(server, h, cmp.Or(hosts, own)))

@@ -28,22 +28,6 @@ import (
 // These functions read routes and servers, whether they are provisioned or still
 // JSON.
 
-// hostsOf returns the hosts that a route matches, and whether it has no other
-// matchers.
-func hostsOf(r caddyhttp.Route) (hosts string, only bool) {
-	var all []string
-	only = true
-	for _, m := range slices.Concat(matchersOf(r)...) {
-		if match, ok := m.(*caddyhttp.MatchHost); ok {
-			all = append(all, *match...)
-		} else {
-			only = false
-		}
-	}
-	slices.Sort(all)
-	return strings.Join(slices.Compact(all), ", "), only
-}
-
 // matchersOf returns a route's matcher sets, or nil if it has none. They are sorted,
 // so that two routes can be compared: Caddy keeps each set in random order.
 func matchersOf(r caddyhttp.Route) (sets caddyhttp.MatcherSets) {

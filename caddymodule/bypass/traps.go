@@ -145,7 +145,7 @@ func factsOf(visits []*visit) facts {
 		if v.first != nil {
 			f.upstreams[v.address] = append(f.upstreams[v.address], v)
 		}
-		if v.Gate == nil {
+		if v.Gate == nil || v.wider {
 			continue
 		}
 		f.gates[v.Line()] = append(f.gates[v.Line()], v)
@@ -474,7 +474,7 @@ func unguarded(_ facts, v *visit, _ way) (found [][]any) {
 		return when(true, v.first.upstream)
 	}
 	for _, u := range v.before() {
-		found = append(found, when(u.first != nil && u.guarded == nil && !u.failed && !u.asks, u.upstream)...)
+		found = append(found, when(u.first != nil && u.guarded == nil && !u.failed && !u.asks && !u.wider, u.upstream)...)
 	}
 	return found
 }

@@ -27,6 +27,7 @@ type visit struct {
 	guarded   []way  // of those that have
 	failed    bool   // whether the requests have failed, and passed no gate since
 	addresses bool   // whether a matcher before it in the site depends on the client's address
+	wider     bool   // whether its route is for more hosts than the site; these have a site of their own
 
 	Gate        // if the handler is one, and requests come to it
 	on   steps  // that all of them took
@@ -38,7 +39,7 @@ type visit struct {
 	first    *visit // of the upstream, from the same site and, if failed, the routes for errors; nil if its address is unknown
 }
 
-// A site is the hosts of a server that share routes.
+// A site is the hosts of a route, with all routes that their requests come to.
 type site struct {
 	app    *app.App
 	server *caddyhttp.Server
@@ -61,46 +62,39 @@ const skips = "a route of the same group"
 // A walk follows the requests of one site.
 type walk struct {
 	site
-	invoked   []string // the named routes that led here
-	addresses bool     // as in visit
+	invoked   []string     // the named routes that led here
+	addresses bool         // as in visit
+	wide      map[int]bool // which of the site's routes are for more hosts
+	wider     bool         // as in visit
 }
 
 // follow returns the visits of all sites, in the order of their routes.
 func follow(servers map[string]*caddyhttp.Server, a *app.App) (visits []*visit) {
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[name]
-		routes, failed := bySite(server.Routes), map[string]caddyhttp.RouteList{}
+		routes, failed := hostedIn(server.Routes), hosted{}
 		if server.Errors != nil {
-			failed = bySite(server.Errors.Routes)
+			failed = hostedIn(server.Errors.Routes)
 		}
-		sites := slices.AppendSeq(slices.Collect(maps.Keys(routes)), maps.Keys(failed))
-		slices.Sort(sites)
-		for _, hosts := range slices.Compact(sites) {
+		sites := map[string]bool{}
+		for _, r := range slices.Concat(routes.routes, failed.routes) {
+			sites[r.hosts] = true
+		}
+		for _, hosts := range slices.Sorted(maps.Keys(sites)) {
 			w := &walk{site: site{app: a, server: server, hosts: hosts}}
-			w.routes(routes[hosts], []way{{}}, nil)
-			w.errors(failed[hosts], []way{{}}, nil) // Caddy itself refuses some requests before any route
+			var list caddyhttp.RouteList
+			list, w.wide = routes.of(hosts)
+			w.routes(list, []way{{}}, nil)
+			list, w.wide = failed.of(hosts)
+			w.errors(list, []way{{}}, nil) // Caddy itself refuses some requests before any route
 			visits = append(visits, w.visits...)
 		}
 	}
 	return visits
 }
 
-// bySite groups the routes by the hosts that they match. It removes the matchers of
-// routes that match only hosts.
-func bySite(routes caddyhttp.RouteList) map[string]caddyhttp.RouteList {
-	sites := map[string]caddyhttp.RouteList{}
-	for _, r := range routes {
-		hosts, only := hostsOf(r)
-		if only {
-			r.MatcherSets, r.MatcherSetsRaw = nil, nil
-		}
-		sites[hosts] = append(sites[hosts], r)
-	}
-	return sites
-}
-
 func (w *walk) visit(handler any, in []way, b *block) *visit {
-	v := &visit{site: &w.site, block: b, handler: handler, addresses: w.addresses}
+	v := &visit{site: &w.site, block: b, handler: handler, addresses: w.addresses, wider: w.wider}
 	for _, y := range in {
 		switch {
 		case y.isOpen():
@@ -119,6 +113,9 @@ func (w *walk) routes(list caddyhttp.RouteList, in []way, outer *block) []way {
 	all, over := &block{outer}, isOver(in)
 	var through, left []way // of a group: what passed one of its routes, and what is left for the others
 	for i, r := range list {
+		if outer == nil {
+			w.wider = w.wide[i]
+		}
 		if r.Group == "" || i == 0 || list[i-1].Group != r.Group {
 			through, left = nil, in
 		}

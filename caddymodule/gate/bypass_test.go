@@ -287,10 +287,12 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 	const (
 		guard       = `{"handler": "mnemogate"}`
 		app         = `{"handler": "reverse_proxy", "upstreams": [{"dial": "localhost:9000"}]}`
+		other       = `{"handler": "reverse_proxy", "upstreams": [{"dial": "localhost:9001"}]}`
 		isAPI       = `"match": [{"path": ["/api/*"]}]`
 		isHost      = `"match": [{"host": ["a.example.com"]}]`
 		unreachable = "mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /api/* do"
 		forged      = ", with whatever identity headers the client sent"
+		elsewhere   = "requests also reach localhost:9000 from "
 		past        = "requests may also reach localhost:9000 without it" + forged
 		failed      = "requests that fail before they reach it, such as those with an invalid Host, reach localhost:9000 from handle_errors of "
 	)
@@ -303,7 +305,25 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 		{"one route", `{"handle": [` + guard + `, ` + app + `]}`, "", "", nil},
 		{"two routes", `{"handle": [` + guard + `]}, {"handle": [` + app + `]}`, "", "", nil},
 		{"two routes of a host", `{` + isHost + `, "handle": [` + guard + `]}, {` + isHost + `, "handle": [` + app + `]}`, "", "", nil},
-		{"a host's, and all others'", `{` + isHost + `, "handle": [` + guard + `]}, {"handle": [` + app + `]}`, "", "", nil},
+		{"a host's, and all others'", `{` + isHost + `, "handle": [` + guard + `]}, {"handle": [` + app + `]}`, "", "", []string{"mnemogate in a.example.com: " + elsewhere + ":8080, where it is missing" + forged}},
+		{"a host's, behind all others'", `{"handle": [` + other + `]}, {` + isHost + `, "handle": [` + guard + `, ` + app + `]}`, "", "mnemogate in a.example.com: it comes after reverse_proxy", nil},
+		{"a host's, behind all others' that end", `{"handle": [` + other + `], "terminal": true}, {` + isHost + `, "handle": [` + guard + `, ` + app + `], "terminal": true}`, "", "mnemogate in a.example.com: it comes after reverse_proxy", nil},
+		{"a host's, behind an answer to it and others", `{"match": [{"host": ["b.example.com", "A.example.com"]}], "handle": [{"handler": "static_response"}]}, {` + isHost + `, "handle": [` + guard + `, ` + app + `]}`,
+			"", "mnemogate in a.example.com: it comes after respond", nil},
+		{"a host's, behind files of all like it", `{"match": [{"host": ["*.Example.com"]}], "handle": [{"handler": "file_server"}]}, {` + isHost + `, "handle": [` + guard + `, ` + app + `]}`,
+			"", "mnemogate in a.example.com: it comes after file_server", nil},
+		{"a host's, behind others'", `{"match": [{"host": ["b.example.com", "*.com", "*", "*.a.example.com"]}], "handle": [` + other + `]}, {` + isHost + `, "handle": [` + guard + `, ` + app + `]}`, "", "", nil},
+		{"a host's, behind another path of all", `{"match": [{"path": ["/x"]}, {"path": ["/y"], "host": ["a.example.com"]}], "handle": [` + other + `]}, {` + isHost + `, "handle": [` + guard + `, ` + app + `]}`, "", "", nil},
+		{"a host's, behind a path of all", `{` + isAPI + `, "handle": [` + app + `]}, {` + isHost + `, "handle": [` + guard + `, ` + app + `]}`,
+			"", "", []string{"mnemogate in a.example.com: " + elsewhere + ":8080, where it is missing" + forged, "mnemogate in a.example.com: " + past}},
+		{"all hosts', behind one's", `{` + isHost + `, "handle": [` + other + `]}, {"handle": [` + guard + `, ` + app + `]}`, "", "", nil},
+		{"all hosts', and one's application", `{"handle": [` + guard + `]}, {` + isHost + `, "handle": [` + app + `]}, {"match": [{"host": ["b.example.com"]}], "handle": [` + other + `]}`, "", "", nil},
+		{"a part of all hosts', and one's application", `{` + isAPI + `, "handle": [` + guard + `]}, {` + isHost + `, "handle": [` + app + `]}`,
+			"", "mnemogate in a.example.com: requests that its matcher leaves out reach reverse_proxy", nil},
+		{"a path of a host's, and of all", `{"match": [{"host": ["a.example.com"], "path": ["/api/*"]}], "handle": [` + guard + `]}, {` + isAPI + `, "handle": [` + app + `]}`,
+			"", "", []string{"mnemogate in a.example.com: " + elsewhere + ":8080, where it is missing" + forged, strings.Replace(unreachable, ":", " in a.example.com:", 1)}},
+		{"no host's", `{"match": [{"host": []}], "handle": [` + guard + `]}, {"match": [{"host": []}, {"host": []}], "handle": [` + guard + `]}, {"handle": [` + app + `]}, {` + isAPI + `, "handle": [` + guard + `]}`,
+			"", "mnemogate: it comes after reverse_proxy", nil},
 		{"one that ends before", `{` + isAPI + `, "handle": [` + app + `], "terminal": true}, {"handle": [` + guard + `, ` + app + `]}`, "", "", []string{"mnemogate: " + past}},
 		{"one that ends all", `{"handle": [{"handler": "vars"}], "terminal": true}, {"handle": [` + app + `, ` + guard + `]}`, "", "", nil},
 		{"a group", `{"group": "g", ` + isAPI + `, "handle": [` + guard + `]}, {"group": "g", "handle": [{"handler": "error"}]}, {"handle": [` + app + `]}`, "", "", []string{unreachable}},
