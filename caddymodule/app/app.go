@@ -395,9 +395,17 @@ func (a *App) start(ctx context.Context) error {
 	for code, c := range a.Companies {
 		service.Companies[code] = counted(c.effective)
 	}
-	if !a.createAccounts(ctx, service) {
+	create := func() bool { return a.createAccounts(ctx, service) }
+	// A config that fails to load must not create accounts in the store of the one that runs. In
+	// another store they must exist before the first login.
+	running := Running()
+	early := running == nil || running.stores[0] != a.stores[0]
+	if !early || !create() {
 		a.workers.Go(func() {
-			if retry(ctx, seedAgainAfter, func() bool { return a.createAccounts(ctx, service) }) {
+			if !early && (!a.waitUntilItRuns(ctx) || create()) {
+				return
+			}
+			if retry(ctx, seedAgainAfter, create) {
 				a.log.Info("the configured accounts exist")
 			}
 		})
@@ -422,7 +430,7 @@ func runningCompany(code string) *tenant.Company {
 // must not deliver the events of the one that runs, nor change its memory, and until it
 // runs, other modules may subscribe to events.
 func (a *App) run(ctx context.Context, service *flows.Service) {
-	if !retry(ctx, 10*time.Millisecond, func() bool { return Running() == a }) {
+	if !a.waitUntilItRuns(ctx) {
 		close(a.watcher.done)
 		return
 	}
@@ -434,6 +442,11 @@ func (a *App) run(ctx context.Context, service *flows.Service) {
 		a.watcher.run(ctx)
 	}()
 	service.Run(ctx)
+}
+
+// waitUntilItRuns returns false if ctx ends before the config runs.
+func (a *App) waitUntilItRuns(ctx context.Context) bool {
+	return retry(ctx, 10*time.Millisecond, func() bool { return Running() == a })
 }
 
 // createAccounts creates the configured accounts that don't exist, and forgets their
