@@ -306,12 +306,17 @@ func TestJSONIsRefused(t *testing.T) {
 		`{` + acme + `,"accounts":{"a":{"answer":"I"}}}}}`:      "company acme: account a: question: a question and its answer go together",
 		`{` + acme + `,"oauth":{"9":{"module":"oidc","issuer":"https://a.example","client_id":"a","client_secret":"b","redirect_uri":["https://a.example"]}}}}}`: "company acme: oauth 9: a provider's id is 1 to 5",
 		`{` + acme + `,"disclaimers":[{"code":"a","title":"A"},{"code":"a"}]}}}`:                                                                                 "company acme: disclaimer a appears twice",
-		`{` + acme + `}},"session":{"idle":-1}}`:                           "session idle: -1ns is out of range",
-		`{` + acme + `}},"limits":{"lock_for":900}}`:                       "limits lock_for: 900ns is out of range; choose 1ms to ", // who means seconds
-		`{` + acme + `}},"limits":{"lock_after":-1}}`:                      "limits lock_after: -1 is out of range",
-		`{` + acme + `}},"otp":{"fixed":[{"code":"123456","phones":[]}]}}`: "otp fixed: a code has no phone",
-		`{` + acme + `}},"insecure":["otp.renewals"]}`:                     `insecure: no standard bounds "otp.renewals"`,
-		`{` + acme + `}},"sms":[{"sender":{"module":"pigeon"}}]}`:          "sms: ",
+		`{` + acme + `}},"session":{"idle":-1}}`:                                                                                                            "session idle: -1ns is out of range",
+		`{` + acme + `}},"limits":{"lock_for":900}}`:                                                                                                        "limits lock_for: 900ns is out of range; choose 1ms to ", // who means seconds
+		`{` + acme + `}},"limits":{"lock_after":-1}}`:                                                                                                       "limits lock_after: -1 is out of range",
+		`{` + acme + `}},"otp":{"fixed":[{"code":"123456","phones":[]}]}}`:                                                                                  "otp fixed: a code has no phone",
+		`{` + acme + `}},"insecure":["otp.renewals"]}`:                                                                                                      `insecure: no standard bounds "otp.renewals"`,
+		`{` + acme + `}},"sms":[{"sender":{"module":"pigeon"}}]}`:                                                                                           "sms: ",
+		`{` + acme + `,"limits":{"sms_countries":[]}}},"limits":{"sms_countries":["+370"]}}`:                                                                "company acme: limits sms_countries: the list is empty",
+		`{` + acme + `}},"sms":[{"countries":[],"sender":{"module":"log"}}]}`:                                                                               "sms: countries: the list is empty",
+		`{` + acme + `,"events":{"module":"webhook","url":"https://a.example","secrets":["c2VjcmV0c2VjcmV0"],"types":[]}}}}`:                                "company acme: events: types: the list is empty",
+		`{"companies":{"acme":{"api_key_off":true,"captcha":{"module":"turnstile","secret":"s","hostname":[]}}}}`:                                           "captcha turnstile: hostname: the list is empty",
+		`{` + acme + `}},"sms":[{"sender":{"module":"webhook","url":"https://a.example","secrets":["c2VjcmV0c2VjcmV0"],"headers":{"X-A":"1","x-a":"2"}}}]}`: "sms webhook: header x-a already specified",
 	} {
 		_, err := fromJSON(t, config)
 		if err == nil || !strings.Contains(err.Error(), want) {

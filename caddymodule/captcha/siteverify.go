@@ -186,6 +186,9 @@ func (s *siteverify) Validate() error {
 	if s.Secret == "" {
 		return fmt.Errorf("%s: the secret is missing; copy it from the provider's console", s.what)
 	}
+	if s.Hostname != nil && len(s.Hostname) == 0 {
+		return fmt.Errorf("%s: hostname: the list is empty; name a host, or leave it out", s.what)
+	}
 	for _, name := range s.Hostname {
 		if name == "" || strings.ContainsAny(name, ":/?#@*{} ") { // no answer would ever name it
 			return fmt.Errorf("%s: hostname: %q is not a host name; write it like app.example.com", s.what, name)

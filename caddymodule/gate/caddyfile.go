@@ -2,7 +2,6 @@ package gate
 
 import (
 	"math"
-	"slices"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -80,9 +79,6 @@ func (h *Handler) parseCookie(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) > 1 || len(args) == 1 && args[0] == "" {
 		return guest.ErrArguments
-	}
-	if len(args) > 0 && slices.Contains([]string{"on", "off", "true", "false"}, args[0]) {
-		return d.Errf("'%s' would be its name; write cookie alone to have one, or leave it out", args[0])
 	}
 	h.Cookie = append(args, defaultCookie)[0]
 	return nil

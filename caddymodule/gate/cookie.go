@@ -41,6 +41,9 @@ func (h *Handler) device(r *http.Request) (string, error) {
 
 // checkCookie refuses names that browsers would not accept as they are meant.
 func (h *Handler) checkCookie() error {
+	if slices.Contains([]string{"on", "off", "true", "false"}, h.Cookie) {
+		return fmt.Errorf("cookie: '%s' would be its name; write cookie alone to have one, or leave it out", h.Cookie)
+	}
 	if h.Cookie == deviceCookie {
 		return fmt.Errorf("cookie: %s is the cookie of known devices; use another name", deviceCookie)
 	}

@@ -288,6 +288,8 @@ func TestMistakesInJSONAreRefused(t *testing.T) {
 		`"login_page":{"titel":"A"}`:                      `unknown field "titel"`,
 		`"login_page":[null],"self_service":600000000000`: "",
 		`"assertion":{"audience":"app","ttl":60}`:         "assertion: ttl: choose 10s to 10m",
+		`"assertion":{"audience":"app","keys":[]}`:        "assertion: key: the list is empty; add a key, or leave it out to use those of the store",
+		`"cookie":"off"`:                                  "cookie: 'off' would be its name; write cookie alone to have one, or leave it out",
 	} {
 		check(handler+","+options, want)
 	}

@@ -20,8 +20,12 @@ func readCountries(countries []string) []string {
 	return read
 }
 
-// checkCountries refuses what is no prefix of phones, what appears twice, and all beside others.
+// checkCountries refuses what is no prefix of phones, what appears twice, and all beside others. An
+// empty list, which only JSON can have, would allow all.
 func checkCountries(countries []string) error {
+	if countries != nil && len(countries) == 0 {
+		return errors.New("the list is empty; name a prefix, or leave it out")
+	}
 	countries = readCountries(countries)
 	for i, s := range countries {
 		switch {

@@ -234,7 +234,11 @@ func (w *webhook) Validate() (err error) {
 		}
 		w.keys = append(w.keys, key)
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
+	names := slices.Sorted(maps.Keys(w.Headers))
+	for i, name := range names {
+		if slices.ContainsFunc(names[:i], func(other string) bool { return strings.EqualFold(other, name) }) {
+			return fmt.Errorf("%s: header %s already specified; remove one", w.what, name)
+		}
 		if !httpguts.ValidHeaderFieldName(name) || !fieldValue.MatchString(w.Headers[name]) {
 			return fmt.Errorf("%s: header %q: HTTP can't carry its name, or its value, which must be visible ASCII without space around it; correct it", w.what, name)
 		}

@@ -158,8 +158,12 @@ func (e *Events) Check() error {
 	return nil
 }
 
-// CheckEventTypes refuses types that no event has, and those that are named twice.
+// CheckEventTypes refuses types that no event has, those that are named twice, and a list without
+// any.
 func CheckEventTypes(types []string) error {
+	if types != nil && len(types) == 0 {
+		return errors.New("the list is empty; name a type, or leave it out to get all")
+	}
 	for i, kind := range types {
 		switch {
 		case !slices.Contains(record.OutboxTypes, kind):

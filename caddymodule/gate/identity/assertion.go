@@ -110,6 +110,8 @@ func (h *Headers) ValidateAssertion() error {
 		return guest.Inside("assertion: issuer", err)
 	}
 	switch {
+	case a.Keys != nil && len(a.Keys) == 0:
+		return errors.New("assertion: key: the list is empty; add a key, or leave it out to use those of the store")
 	case a.Audience == "":
 		return errors.New("assertion: name the application that it is for, as in assertion profile-api")
 	case a.TTL < minAssertionTTL || a.TTL > caddy.Duration(assertion.MaxTTL):
