@@ -29,6 +29,22 @@ var backupCodeCases = []accountsCase{
 		},
 	},
 	{
+		name:    "racing SetBackupCodes",
+		promise: "SetBackupCodes replaces no codes but those in a.OldBackupCodes, unless that is nil.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			for _, old := range [][]string{{}, {"old", "other", "used meanwhile"}} {
+				must(t, one.SetBackupCodes(bg, a, old[:min(2, len(old))]))
+				a := a
+				a.OldBackupCodes = old
+				errs := race(100, one, two, func(i int, s record.Accounts) error {
+					return s.SetBackupCodes(bg, a, []string{fmt.Sprint(i, "a"), fmt.Sprint(i, "b")})
+				})
+				wantWinners(t, errs, 1, is(record.ErrNotFound))
+			}
+		},
+	},
+	{
 		name:    "racing UseBackupCode",
 		promise: "A backup code is used once.",
 		run: func(t *testing.T, one, two record.Accounts) {

@@ -349,6 +349,23 @@ func TestARevocationLeavesNoNewBackupCodes(t *testing.T) {
 	})
 }
 
+// Of new backup codes that are made at once, those of one answer work, and no other has any.
+func TestOneOfManyMakesBackupCodes(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, global: realHashing, handler: selfService}) // ten codes take a while
+	token := s.login("alice@example.com")
+	s.update("alice", func(a *record.Account) { a.SecondFactor = true })
+	patient := &http.Client{Timeout: 2 * time.Minute}
+	for range 2 { // the second time, there are codes to replace
+		answers := storetest.Together(4, func(int) answer {
+			return get(s.try(patient, s.meRequest("POST", "backup-codes", token, fields{})))(t)
+		})
+		code := answers[s.wantOne(answers)].JSON["backup_codes"].([]any)[0]
+		step := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
+		s.post("auth/checkotp", step.token(), fields{"backup_code": code}).wantState(record.Authorized)
+	}
+}
+
 // Contract, section 17: nobody repeats a change without end, whatever comes of it. Requests
 // that are malformed do not count.
 func TestEachKindOfChangeHasABudget(t *testing.T) {

@@ -177,7 +177,7 @@ func (ad *Admin) emit(ctx context.Context, e record.Event) {
 	}
 }
 
-// orChanged returns ErrChanged if a store did not find the account in its generation.
+// orChanged returns ErrChanged if a store did not find the account as it was.
 func orChanged(err error) error {
 	if errors.Is(err, record.ErrNotFound) {
 		return ErrChanged

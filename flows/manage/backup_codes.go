@@ -21,12 +21,18 @@ const (
 // NewBackupCodes replaces the account's backup codes. It returns the new ones in the form
 // ABCDE-FGHIJ. They can't be read again later, because only hashes are stored. A revocation
 // that comes while they are hashed leaves no new codes: the errors are ErrChanged and
-// ErrNoSessionToKeep.
+// ErrNoSessionToKeep. Of calls at once, one succeeds, because the codes of the others would
+// not work.
 func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return nil, err
 	}
+	old, err := ad.BackupCodeHashes(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	a.OldBackupCodes = append([]string{}, old...) // not nil
 	codes := make([]string, backupCodes)
 	normalized := make([]string, backupCodes)
 	for i := range codes {

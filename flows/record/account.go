@@ -57,10 +57,11 @@ type Account struct {
 	Storing
 }
 
-// A Storing is what Create and Update do besides storing the fields of an account. It is never
-// loaded.
+// A Storing is what Create, Update and SetBackupCodes do besides storing what they are for. It
+// is never loaded.
 type Storing struct {
 	NewBackupCodes []string      // hashes that Create stores with the account
+	OldBackupCodes []string      // hashes that SetBackupCodes may replace; nil for any
 	NewPasskeys    []Passkey     // that Create stores with the account
 	Outbox         []OutboxEvent // events that Create and Update store with the account
 	Spends         []Spend       // what Create and Update spend with the account

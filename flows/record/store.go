@@ -191,7 +191,8 @@ type AccountWriter interface {
 type BackupCodes interface {
 	// SetBackupCodes replaces the backup codes of the account a with these hashes. It
 	// returns ErrNotFound if the account does not exist any more in a.Generation: whoever
-	// makes the codes may have been logged out meanwhile.
+	// makes the codes may have been logged out meanwhile. It also does so if the account has
+	// codes that are not among a.OldBackupCodes.
 	SetBackupCodes(ctx context.Context, a Account, hashes []string, events ...OutboxEvent) error
 	// BackupCodes returns the hashes of the unused codes.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)

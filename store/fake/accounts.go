@@ -433,6 +433,9 @@ func (s accounts) Delete(ctx context.Context, company string, id int64, updated 
 
 func (s accounts) SetBackupCodes(ctx context.Context, a record.Account, hashes []string, events ...record.OutboxEvent) error {
 	return s.withPresent(ctx, "set_backup_codes", a, func(r *row) error {
+		if len(r.backup) > 0 && a.OldBackupCodes != nil && !slices.Contains(a.OldBackupCodes, r.backup[0]) {
+			return record.ErrNotFound
+		}
 		r.backup = slices.Compact(slices.Sorted(slices.Values(hashes)))
 		s.insert(a.Company, a.ID, events)
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -214,6 +215,7 @@ func insertAcceptances(ctx context.Context, tx Queries, id int64, accepted []rec
 // Backup codes
 
 const (
+	firstBackupCode   = `SELECT coalesce((SELECT min(hash) FROM backup_codes WHERE account = accounts.id), '') FROM accounts WHERE ` + oneAccount + ` AND generation = $3`
 	backupCodes       = `SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + oneAccount + `) ORDER BY hash`
 	useBackupCode     = `DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + oneAccount + `) AND hash = $3`
 	deleteBackupCodes = `DELETE FROM backup_codes WHERE account = $1`
@@ -222,8 +224,13 @@ const (
 
 func (s Accounts) SetBackupCodes(ctx context.Context, a record.Account, hashes []string, events ...record.OutboxEvent) error {
 	return transact(ctx, s, "accounts.set_backup_codes: storing backup codes", func(ctx context.Context, tx Queries) error {
-		if err := s.lockPresent(ctx, tx, a); err != nil {
+		var first string // of codes that are stored together, so all of them are new if it is
+		tx.Later(ctx, s.presentLock, a.Company, a.ID, a.Generation)
+		if err := tx.Row(ctx, firstBackupCode, a.Company, a.ID, a.Generation).Scan(&first); err != nil {
 			return err
+		}
+		if first != "" && a.OldBackupCodes != nil && !slices.Contains(a.OldBackupCodes, first) {
+			return record.ErrNotFound
 		}
 		tx.Later(ctx, deleteBackupCodes, a.ID)
 		insertBackupCodes(ctx, tx, a.ID, hashes)
