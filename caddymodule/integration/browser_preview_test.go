@@ -267,10 +267,12 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"code-wrong-limit":           `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Back to login'`,
 		"recover-mails":              `document.querySelector('.alert p').textContent.startsWith(` + quote(pageTexts()["reason.limit.mails"]+" Try again in 50 minutes.") + `)`,
 		"security-phone-limit":       `document.querySelector('#phone .done').textContent === ` + quote(pageTexts()["reason.limit.sms"]+" Try again in 10 minutes."),
-		"security": `import(new URL('device.js', document.querySelector('script[src*="/v2/page/"]').src)).then(({ moment }) => {
+		"security": `import(new URL('device.js', document.querySelector('script[src*="/v2/page/"]').src)).then(({ moment, ago }) => {
 			Object.defineProperty(navigator, 'languages', { value: ['fr-CA', 'en-GB', 'en'] });
 			const day = moment(new Date(2026, 0, 31));
-			return day('en').startsWith('31 Jan 2026') && day('de').startsWith('31.01.2026');
+			const long = ['de', 'fr', 'es', 'lt'].flatMap((language) => [49, 70].map((hours) => ago(Date.now() - hours * 3600000)(language)));
+			return day('en').startsWith('31 Jan 2026') && day('de').startsWith('31.01.2026') && ago(Date.now())('en') === 'now' &&
+				[...new Set(long)].join() === 'vor 2 Tagen,il y a 2 jours,hace 2 días,prieš 2 dienas';
 		})`,
 	} {
 		scene(name)

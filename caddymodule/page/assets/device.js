@@ -27,11 +27,12 @@ export function device(userAgent) {
   return /^[^\s/(]{1,40}/.exec(userAgent)?.[0] ?? null;
 }
 
-// ago says how long ago a time is.
+// ago says how long ago a time is: in numbers of whole days, because "vorgestern" and
+// "avant-hier" are days of the calendar.
 export const ago = (then) => (language) => {
   const seconds = Math.max(0, Date.now() - new Date(then)) / 1000;
   const [n, unit] = seconds >= 172800 ? [seconds / 86400, 'day'] : seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 60 ? [seconds / 60, 'minute'] : [0, 'second'];
-  return new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-Math.floor(n), unit);
+  return new Intl.RelativeTimeFormat(language, { numeric: n ? 'always' : 'auto' }).format(-Math.floor(n), unit);
 };
 
 // moment formats a time, as in the user's own region if the browser names one.
