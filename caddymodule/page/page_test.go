@@ -192,6 +192,17 @@ func TestTheWelcomeMailNamesTheButton(t *testing.T) {
 	}
 }
 
+// A change that revokes all other sessions says so, in the words of the button for that alone.
+func TestChangesSayThatOtherDevicesAreLoggedOut(t *testing.T) {
+	for tag, texts := range builtIn(t) {
+		for _, change := range []string{"password.done", "email.changed", "email.removed", "phone.changed", "phone.removed", "passkeys.removed", "twostep.on.done", "twostep.off.done", "app.done", "app.removed"} {
+			if text := texts["security."+change]; !strings.HasSuffix(text, ". "+texts["security.sessions.ended.all"]) {
+				t.Errorf("%s: security.%s is only %q", tag, change, text)
+			}
+		}
+	}
+}
+
 // madeKeys are those of texts that the page puts together, and that the markup has.
 func madeKeys() []string {
 	keys := []string{"language", "language.choose", "noscript", "loading.slow", "login.heading", "logout.heading", "security.heading", "error.auth.password.invalid.same", "error.cookies", "error.insecure", "error.passkey", "link.text", "welcome.text", "security.twostep.on.app", "security.twostep.on.none"}
