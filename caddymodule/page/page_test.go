@@ -203,6 +203,20 @@ func TestChangesSayThatOtherDevicesAreLoggedOut(t *testing.T) {
 	}
 }
 
+// Where English has "it" and "send", other languages could say that the app is required, or
+// that the user must send us a code.
+func TestTextsNameWhatTheyMean(t *testing.T) {
+	for tag, texts := range builtIn(t) {
+		if text := texts["security.twostep.required"]; !strings.Contains(strings.ToLower(text), strings.ToLower(texts["security.twostep"])) {
+			t.Errorf("%s: %q does not say what is required", tag, text)
+		}
+		_, ask, _ := strings.Cut(texts["code.over"], ".")
+		if text := texts["security.contact.wrong"]; !strings.HasSuffix(text, ask) {
+			t.Errorf("%s: %q does not end with %q, as code.over does", tag, text, ask)
+		}
+	}
+}
+
 // madeKeys are those of texts that the page puts together, and that the markup has.
 func madeKeys() []string {
 	keys := []string{"language", "language.choose", "noscript", "loading.slow", "login.heading", "logout.heading", "security.heading", "error.auth.password.invalid.same", "error.cookies", "error.insecure", "error.passkey", "link.text", "welcome.text", "security.twostep.on.app", "security.twostep.on.none"}
