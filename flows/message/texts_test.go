@@ -88,6 +88,25 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 	}
 }
 
+// A phone shows the first 45 letters of a subject or less. They say what happened.
+func TestSubjectsBeginWithWhatHappened(t *testing.T) {
+	for kind, words := range map[string]map[string]string{
+		NoticeSecondFactorOff: {"en": "turned off", "de": "Ausgeschaltet", "fr": "désactivée", "es": "desactivado", "lt": "Išjungtas"},
+		NoticeIdentityBound:   {"en": "linked", "de": "Verknüpft", "fr": "associé", "es": "vinculado", "lt": "susieta"},
+		NoticeIdentityRemoved: {"en": "unlinked", "de": "Getrennt", "fr": "dissocié", "es": "desvinculado", "lt": "atsieta"},
+		NoticeBackupCodesMade: {"en": "backup codes", "de": "Backup-Codes", "fr": "codes de secours", "es": "códigos de respaldo", "lt": "nauji atsarg"},
+		NoticeTokenIssued:     {"en": "API token", "de": "API-Token", "fr": "jeton d’API", "es": "token de API", "lt": "API žetonas"},
+	} {
+		for locale, word := range words {
+			m := Message{Type: kind, Company: "Acme", To: "a@example.com", Time: textTime}
+			must(t, DefaultTexts().Render(&m, textTime, locale))
+			if shown := []rune(m.Subject); !strings.Contains(string(shown[:min(45, len(shown))]), word) {
+				t.Errorf("%s: %q is late in %q", locale, word, m.Subject)
+			}
+		}
+	}
+}
+
 // checkHTML checks that the HTML of a mail says the same as its text, loads nothing, and
 // has a button with words of its own for the link.
 func checkHTML(t *testing.T, locale string, m Message) {
