@@ -172,7 +172,7 @@ func (a *accountsAPI) success(o operation) (status int, made *object) {
 		made.set("content", lines)
 		return status, made
 	case "object":
-		schema = obj("type", "object")
+		schema = obj("type", "object", "additionalProperties", true)
 	default:
 		schema = a.use(name)
 	}

@@ -164,10 +164,16 @@ func (w *writer) write(path string, parts, components *object) {
 	if booleans.Match(made) {
 		w.t.Errorf("%s has an enum of booleans, which several generators of clients can't compile", path)
 	}
+	if object := unknownObject.Find(made); object != nil {
+		w.t.Errorf("%s has an object of which clients of openapi-typescript and ogen can only send {}, because it has neither properties nor additionalProperties: %s", path, object)
+	}
 	w.keep(path, made)
 }
 
-var booleans = regexp.MustCompile(`"enum": \[\s*(true|false)`)
+var (
+	booleans      = regexp.MustCompile(`"enum": \[\s*(true|false)`)
+	unknownObject = regexp.MustCompile(`"type": "object"(,\s*"description": "[^"]*")?\s*\}`)
+)
 
 // keep checks a file, or writes it with -update.
 func (w *writer) keep(path string, made []byte) {
