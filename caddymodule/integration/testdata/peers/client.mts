@@ -4,7 +4,8 @@
 // password. It logs the user in and out by the address that the document gives,
 // and says who that was on standard output.
 import createClient from 'openapi-fetch';
-import type { paths } from './schema.js';
+import type { AuthenticationResponseJSON, PublicKeyCredentialCreationOptionsJSON, PublicKeyCredentialRequestOptionsJSON, RegistrationResponseJSON } from '@simplewebauthn/browser';
+import type { components, paths } from './schema.js';
 
 const { document, company, key, loginID, password } = JSON.parse(process.argv[2]!);
 
@@ -42,6 +43,17 @@ expect(again.error?.error_code, 'auth.session.invalid');
 expect((await api.POST('/{company_code}/v2/auth/logout', authorized)).data?.status, 'success');
 expect((await api.POST('/{company_code}/v2/auth/logout', authorized)).error?.error_code, 'auth.token.invalid');
 console.log(JSON.stringify({ profile_mnemocode: checked.data.profile_mnemocode }));
+
+// What a library for WebAuthn takes and returns fits the document without a cast.
+type Schemas = components['schemas'];
+type Fits<To, From extends To> = [To, From];
+export type Passkeys = [
+  Fits<PublicKeyCredentialRequestOptionsJSON, Schemas['PasskeyLoginOptions']['public_key']>,
+  Fits<PublicKeyCredentialCreationOptionsJSON, Schemas['OwnPasskeyOptions']['public_key']>,
+  Fits<Schemas['PasskeyLoginRequest']['credential'], AuthenticationResponseJSON>,
+  Fits<Schemas['StepupCheckRequest']['credential'], AuthenticationResponseJSON>,
+  Fits<Schemas['MePasskeyAddRequest']['credential'], RegistrationResponseJSON>,
+];
 
 function expect<T>(got: T, want: NonNullable<T>) {
   if (got !== want) throw new Error(`got ${got}, want ${want}`);
