@@ -258,7 +258,7 @@ func DeviceOf(company *tenant.Company, d record.Device) Device {
 
 // A NewToken asks for a token.
 type NewToken struct {
-	// For people, at most 128 characters. Default: the actor.
+	// For people, at most 128 characters. Default: the actor; without one, it is required.
 	Name string `json:"name,omitempty"`
 	// The paths that it opens, in the syntax of `fresh`. An application may read a path in
 	// several ways: each must match one of them.
