@@ -9,8 +9,10 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // The document of the accounts API is made of accounts.Routes, api.Fields, the types of api and
@@ -40,6 +42,9 @@ func TestAccountsDocument(t *testing.T) {
 		state.set("description", strings.TrimSuffix(state.get("description").(string), ".")+": "+open(record.States[1:]))
 		state.remove("enum")
 	}
+	reasons := slices.Concat([]wire.Reason{manage.ErrPasswordWrong.Reason, wire.PasswordTooLong}, wire.Reasons[wire.ErrQuality], wire.Reasons[wire.ErrRestricted])
+	reason := w.schemas.get("Error").(*object).get("properties").(*object).get("reason").(*object)
+	reason.set("description", strings.TrimSuffix(reason.get("description").(string), ".")+": "+open(reasons))
 	hooks := w.hooks()
 	w.write("../accounts/openapi.json", obj("paths", a.paths, "webhooks", hooks), obj("schemas", w.schemas, "responses", a.responses))
 }
