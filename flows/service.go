@@ -87,8 +87,8 @@ type Reply struct {
 	// The address that the link was mailed to. With hardened, it is what the user sent, or
 	// ***@***, and nothing is mailed unless an account can be recovered.
 	UserEmail string `json:"user_email,omitempty"`
-	// What the user can enter: sms (a code by SMS), otp (a code of an authenticator app), backup
-	// (a backup code). Only after a correct password.
+	// What the user can enter after a correct password: `sms` (a code by SMS), `otp` (a code of
+	// an authenticator app), `backup` (a backup code), or one of a later version.
 	SecondFactors []record.AuthMethods `json:"second_factors,omitempty"`
 	// The question that the user chose.
 	ControlQuestion string `json:"control_question,omitempty"`
@@ -103,9 +103,11 @@ type Reply struct {
 	PublicKey jsontext.Value `json:"public_key,omitempty"`
 	// The token of the step-up, for stepup/check. It belongs to this session and works once.
 	StepUpToken string `json:"stepup_token,omitempty"`
-	// The factors with which the account can raise the session, best first.
+	// The factors with which the account can raise the session, best first: `passkey`, `otp`,
+	// `sms`, `backup`, `pwd`, or one of a later version.
 	Factors []record.AuthMethods `json:"factors,omitempty"`
-	// The factor that was chosen.
+	// The factor that was chosen: `passkey`, `otp`, `sms`, `backup`, `pwd`, or one of a later
+	// version.
 	Factor record.AuthMethods `json:"factor,omitempty"`
 	// How the user has proved who they are: words as in the header X-Profile-Auth-Methods.
 	AuthMethods []string `json:"auth_methods,omitempty"`

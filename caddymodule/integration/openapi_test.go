@@ -298,3 +298,17 @@ func TestNamesInTheDocumentsHaveOneMeaning(t *testing.T) {
 		}
 	}
 }
+
+// A generated client that validates answers can log in even once there are more factors.
+func TestTheDocumentTakesFactorsOfLaterVersions(t *testing.T) {
+	t.Parallel()
+	schemas := get(openapi3.NewLoader().LoadFromFile(openAPIName))(t).Components.Schemas
+	for name, field := range map[string]string{"CheckOTPStep": "second_factors", "SessionState": "second_factors", "StepUpStarted": "factors", "ClientRequirements": "recovery"} {
+		if err := schemas[name].Value.Properties[field].Value.VisitJSON([]any{"later"}); err != nil {
+			t.Errorf("%s.%s: %v", name, field, err)
+		}
+	}
+	if err := schemas["StepUpStarted"].Value.Properties["factor"].Value.VisitJSON("later"); err != nil {
+		t.Error(err)
+	}
+}

@@ -113,14 +113,17 @@ func (w *writer) object(name string, all []field, part bool) *object {
 	return shape(required, properties, w.overlay.Schemas[name].Closed)
 }
 
-// open lists values in a description. An enum of them would make generated clients refuse
-// those of later versions.
+// ofLater ends the description of what is no enum, although Go has constants for it: generated
+// clients that validate answers would refuse the values of later versions.
+const ofLater = "or one of a later version."
+
+// open lists values in a description.
 func open[S ~string](values []S) string {
 	text := ""
 	for _, value := range values {
 		text += "`" + string(value) + "`, "
 	}
-	return text + "or one of a later version."
+	return text + ofLater
 }
 
 func shape(required []any, properties *object, closed bool) *object {
@@ -154,6 +157,12 @@ func (w *writer) annotate(s *object, schema string, f field) {
 	}
 	if s.has("oneOf") {
 		s.remove("type")
+	}
+	if strings.HasSuffix(text, ofLater) {
+		s.remove("enum")
+		if items, ok := s.get("items").(*object); ok {
+			items.remove("enum")
+		}
 	}
 	if example := s.get("example"); example != nil {
 		s.remove("example")

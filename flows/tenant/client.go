@@ -15,7 +15,8 @@ type ClientConfig struct {
 	Password ClientPassword `json:"password"`
 	// Where a captcha_response comes from.
 	Captcha ClientCaptcha `json:"captcha"`
-	// Allowed recovery methods, the default first.
+	// Allowed recovery methods, the default first: `PHONE`, `QUESTION`, `MAIL`, or one of a later
+	// version.
 	Recovery []Method `json:"recovery"`
 	// The company's OAuth providers.
 	OAuth []ClientOAuth `json:"oauth"`
