@@ -299,6 +299,8 @@ func (g *gate) failure(errs []wire.Error) *object {
 	switch challenge := challengeOf(errs); {
 	case challenge != "":
 		made.set("headers", obj("WWW-Authenticate", obj("description", "What is missing or wrong (RFC 6750).", "required", false, "schema", obj("type", "string"), "example", challenge)))
+	case status == http.StatusMethodNotAllowed:
+		made.set("headers", obj("Allow", obj("description", "The methods of this path.", "required", true, "schema", obj("type", "string"), "example", "GET")))
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		made.set("headers", obj("Retry-After", obj("description", "Seconds to wait before trying again.", "required", true, "schema", obj("type", "integer", "minimum", 1), "example", 60)))
 	}
