@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -111,27 +112,44 @@ const maxProxies = 10
 
 // NoteProxy warns, once for each address, if a limit of the client's address refused a
 // request that seems to come from a proxy: then all users behind that proxy share the
-// limit.
+// limit. Caddy does not trust the proxy, or trusts it and learns nothing from it.
 func (a *App) NoteProxy(r *http.Request, err error) {
 	if !slices.Contains(record.AddressLimits, record.EventPrefix+string(wire.ReasonOf(err))) {
 		return
 	}
-	header, first, last := "X-Forwarded-For", "", " and name its header in client_ip_headers"
-	if r.Header[header] == nil {
-		header, first, last = "Forwarded", "let it send X-Forwarded-For, since Caddy can't read Forwarded, and ", ""
-	}
 	peer, _, _ := net.SplitHostPort(r.RemoteAddr)
 	client, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	if r.Header[header] == nil || client != peer {
+	if client != peer && client != r.RemoteAddr { // a Unix socket's is no address
 		return
 	}
 	trust := "list it in trusted_proxies"
 	if peer == "" {
 		peer, trust = "a Unix socket", "set trusted_proxies_unix"
 	}
+	has := func(header string) bool { return r.Header.Get(header) != "" }
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	headers := []string{"X-Forwarded-For"} // those that Caddy reads
+	if server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok && trusted && len(server.ClientIPHeaders) > 0 {
+		headers = server.ClientIPHeaders
+	}
+	named := strings.Join(headers, " and ")
+	var its, step string
+	switch {
+	case trusted && slices.ContainsFunc(headers, has):
+		its = named + " that names nobody else, or only addresses that trusted_proxies lists, too"
+		step = "list only proxies there, not the networks of its users"
+	case trusted:
+		its, step = "no "+named+", though Caddy trusts it", "let it send "+headers[0]+", or name the header that it sends in client_ip_headers"
+	case has(headers[0]):
+		its, step = named+", as those of a proxy do", trust+" and name its header in client_ip_headers"
+	case has("Forwarded"):
+		its, step = "Forwarded, as those of a proxy do", "let it send X-Forwarded-For, since Caddy can't read Forwarded, and "+trust
+	default: // a client without a proxy
+		return
+	}
 	w := Weakness{Directive: "trusted_proxies", Weakness: guest.Weakness{
-		Message: peer + " reached a limit, and its requests have " + header + ", as those of a proxy do",
-		Advice: "if it is your proxy, " + first + trust + last + ", in the global option servers:" +
+		Message: peer + " reached a limit, and its requests have " + its,
+		Advice: "if it is your proxy, " + step + ", in the global option servers:" +
 			" until then, its users share the limits of one address; otherwise ignore this",
 	}}
 	seen := 0

@@ -11,15 +11,19 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// If all users come from a proxy that Caddy does not trust, they reach the limits of one
-// address. The log and doctor then name the proxy, once.
+// If all users come from a proxy that Caddy does not trust, or that does not name them, they
+// reach the limits of one address. The log and doctor then name the proxy, once.
 func TestAProxyThatIsNotTrustedIsNamed(t *testing.T) {
 	t.Parallel()
 	need(t, "promtool", "jq")
 	const warning = "127.0.0.1 reached a limit, and its requests have "
-	for name, test := range map[string]struct{ client, servers, advice string }{
-		"X-Forwarded-For": {"%s", "", "list it in trusted_proxies and name"},
-		"Forwarded":       {"for=%s", "trusted_proxies static 127.0.0.1/32", "let it send X-Forwarded-For, since Caddy can't read Forwarded, and list it in trusted_proxies"},
+	const trusted = "trusted_proxies static 127.0.0.1/32"
+	for name, test := range map[string]struct{ header, client, servers, warning, advice string }{
+		"X-Forwarded-For":               {"X-Forwarded-For", "%s", "", "X-Forwarded-For, as those of a proxy do", "list it in trusted_proxies and name"},
+		"Forwarded":                     {"Forwarded", "for=%s", "", "Forwarded, as those of a proxy do", "let it send X-Forwarded-For, since Caddy can't read Forwarded, and list it in trusted_proxies"},
+		"trusted and silent":            {"Forwarded", "for=%s", trusted, "no X-Forwarded-For, though Caddy trusts it", "let it send X-Forwarded-For, or name the header"},
+		"another header":                {"X-Forwarded-For", "%s", trusted + "\nclient_ip_headers CF-Connecting-IP X-Real-IP", "no CF-Connecting-IP and X-Real-IP, though Caddy trusts it", "let it send CF-Connecting-IP, or name the header"},
+		"users in the proxies' network": {"X-Forwarded-For", "%s", trusted + " 198.51.100.0/24\ntrusted_proxies_strict", "X-Forwarded-For that names nobody else, or only addresses that trusted_proxies lists, too", "list only proxies there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,16 +39,18 @@ func TestAProxyThatIsNotTrustedIsNamed(t *testing.T) {
 			}
 			before := s.scrape()
 			for i := range 4 {
-				login(name, client(i)).wantState(record.Authorized)
+				login(test.header, client(i)).wantState(record.Authorized)
 			}
-			login("", "").want(wire.ErrRestricted) // a client without a proxy
-			s.cli("", "doctor").want(0)
-			s.wantNoneLogged(warning)
+			if test.servers == "" {
+				login("", "").want(wire.ErrRestricted) // a client without a proxy
+				s.cli("", "doctor").want(0)
+				s.wantNoneLogged(warning)
+			}
 			for i := range 50 {
-				login(name, client(i)).want(wire.ErrRestricted)
+				login(test.header, client(i)).want(wire.ErrRestricted)
 			}
-			s.tells(warning + name)
-			s.cli("", "doctor").want(0, "warning  trusted_proxies ", warning+name, test.advice)
+			s.tells(warning + test.warning)
+			s.cli("", "doctor").want(0, "warning  trusted_proxies ", warning+test.warning, test.advice)
 			if n := strings.Count(s.log(), warning); n != 1 {
 				t.Errorf("the log has %d warnings", n)
 			}
@@ -52,7 +58,7 @@ func TestAProxyThatIsNotTrustedIsNamed(t *testing.T) {
 				wantAlerts(t, before, s.scrape(), "MnemogateLoginsRefused", "MnemogateUsersLimited")
 				s.runConsoles(strings.ReplaceAll(section(t, "docs/runbook.md", refusedTogether), "10.0.0.5", "127.0.0.1"), regexp.MustCompile(`^$`))
 			}
-			c.servers = "trusted_proxies static 127.0.0.1/32\nclient_ip_headers X-Forwarded-For"
+			c.servers = trusted + "\nclient_ip_headers X-Forwarded-For"
 			must(t, s.reload(c))
 			login("X-Forwarded-For", "198.51.100.1").wantState(record.Authorized)
 			if out := s.cli("", "doctor").want(0).out; strings.Contains(out, warning) {
