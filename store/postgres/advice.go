@@ -34,6 +34,10 @@ const noPooled = "a pooler such as PgBouncer lost a prepared statement: set its 
 
 const noTable = "these are not the tables that this node started with: put them back, and see docs/many-nodes.md (Backup and restore) if the database was restored or replaced"
 
+// noSchema is for tables that PostgreSQL does not find. It leaves a schema out of search_path
+// once the role loses USAGE, so the tables may all be there.
+const noSchema = "these are not the tables that this node started with, or it can't see them any more: if they are there, give its role USAGE and CREATE on their schema again, and the search_path that it had; otherwise put them back, and see docs/many-nodes.md (Backup and restore) if the database was restored or replaced"
+
 var steps = causes.Steps{
 	causes.Authority: "this machine does not trust the authority of its certificate: name that authority's certificate in the DSN, as sslrootcert=<file>",
 	causes.NoTLS:     "the server offers no TLS: set ssl = on with a certificate there, and keep the sslmode",
@@ -57,7 +61,7 @@ var stepsByCode = []struct{ code, text, step string }{
 	{"57P05", "", "its idle_session_timeout is too short: let the owner of the role run ALTER ROLE … SET idle_session_timeout = 0"},
 	{"57P0", "", "it is starting or stopping: wait, or see its log if this lasts"},
 	{"55P03", "", "another transaction reads the tables, such as pg_dump: wait for its end"},
-	{"42P01", "", noTable},
+	{"42P01", "", noSchema},
 	{"42703", "", noTable}, // no such column
 	{"26000", "", noPooled},
 	{"42P05", "", noPooled},
@@ -92,7 +96,7 @@ func explain(err error, role string) error {
 		if database, ok := strings.CutPrefix(answer.Message, "permission denied for database "); ok { // in quotes
 			return causes.Explain(err, "let its owner run: GRANT CONNECT ON DATABASE "+database+" TO "+role)
 		}
-		return causes.Explain(err, "the tables must be mnemogate's own: let the owner of each run: ALTER TABLE <table> OWNER TO "+role)
+		return causes.Explain(err, "the tables must be mnemogate's own, with all rights: let the owner of each run: ALTER TABLE <table> OWNER TO "+role+"; GRANT ALL ON <table> TO "+role)
 	}
 	for _, a := range stepsByCode {
 		if strings.HasPrefix(answer.Code, a.code) && strings.Contains(answer.Message, a.text) {

@@ -446,7 +446,21 @@ func TestPostgresTellsWhichGrantIsMissing(t *testing.T) {
 	}
 	_, statement, _ := strings.Cut(err.Error(), "run: ")
 	s.Exec(t, statement)
-	must(t, start())
+	p := open()
+	must(t, p.Start(bg))
+	for _, change := range []struct{ take, give, want string }{ // of a node that runs
+		{`REVOKE SELECT ON ALL TABLES IN SCHEMA ` + schema + ` FROM ` + role, `GRANT ALL ON ALL TABLES IN SCHEMA ` + schema + ` TO ` + role, `GRANT ALL ON <table> TO ` + role},
+		{`REVOKE ALL ON SCHEMA ` + schema + ` FROM ` + role, statement, `if they are there, give its role USAGE and CREATE on their schema again`},
+	} {
+		s.Exec(t, change.take)
+		if _, err := p.Accounts().ByID(bg, "acme", 1); err == nil || record.IsAnswer(err) || !strings.Contains(err.Error(), change.want) {
+			t.Errorf("after %s: got %v", change.take, err)
+		}
+		s.Exec(t, change.give)
+		if _, err := p.Accounts().ByID(bg, "acme", 1); !errors.Is(err, record.ErrNotFound) {
+			t.Errorf("after %s: got %v", change.give, err)
+		}
+	}
 	s.Exec(t, `ALTER TABLE `+schema+`.history OWNER TO postgres`)
 	if err := upgraded(t, open()).Start(bg); err == nil || !strings.Contains(err.Error(), `OWNER TO `+role) {
 		t.Errorf("with the tables of another: got %v", err)
