@@ -39,6 +39,7 @@ var stepsByAnswer = []struct{ prefix, step string }{
 	{"DB index", "it has no database of this number: write a lower one in the URL, or raise its databases"},
 	{"This instance has cluster support disabled", "it is not one of a Cluster: name it alone, or add sentinel if these are sentinels"},
 	{isFull, "it takes no more connections: raise its maxclients, or lower pool_size on the nodes"},
+	{isProtected, "it takes connections from its own machine only, since its default user has no password: give it one, or set protected-mode no if a firewall keeps strangers away"},
 	{"OOM ", "its memory is full, and it takes no writes: raise its maxmemory; nobody can log in until then"},
 	{"MISCONF ", causes.NoSpace},
 	{"READONLY ", "it is a replica and takes no writes: name its master, or use sentinel"},

@@ -105,6 +105,8 @@ const (
 	maxIdle = time.Minute
 	// isFull begins the answer of a server that takes no more connections.
 	isFull = "max number of clients reached"
+	// isProtected begins the answer of a server that has no password, to another machine.
+	isProtected = "DENIED "
 )
 
 var (

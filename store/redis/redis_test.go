@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -225,6 +227,27 @@ func TestRedisThatIsNotAsItShouldBeSaysWhatToDo(t *testing.T) {
 		if err := notTooLate(func() error { return use(r) }); err == nil || record.IsAnswer(err) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: got %v, want %q", test.settings, err, test.want)
 		}
+	}
+}
+
+// A Redis without a password ends connections of other machines with an answer, as here.
+func TestRedisThatTakesNoStrangersSaysWhatToDo(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(conn, "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user. In this mode connections are only accepted from the loopback interface.\r\n")
+			conn.Close()
+		}
+	}()
+	r := openStore(t, Options{URLs: []string{"redis://" + l.Addr().String()}})
+	if err := r.Start(bg); err == nil || !strings.Contains(err.Error(), " for the default user; it takes connections from its own machine only") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -140,8 +140,9 @@ func withoutRetries(o *goredis.Options) *goredis.Options {
 	return o
 }
 
-// unlessFull asks a server on each new connection whether it is full. Otherwise a command
-// could end with a broken connection, and nobody would know whether it was carried out.
+// unlessFull asks a server on each new connection whether it is full, or takes no strangers.
+// Otherwise a command could end with a broken connection, and nobody would know whether it was
+// carried out.
 func unlessFull(dial dialer, o *goredis.Options) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
@@ -151,8 +152,9 @@ func unlessFull(dial dialer, o *goredis.Options) dialer {
 		_ = conn.SetDeadline(time.Now().Add(o.DialTimeout))
 		_, _ = io.WriteString(conn, "PING\r\n") // if it fails, there may be an answer all the same
 		answer, err := bufio.NewReader(conn).ReadString('\n')
-		if full := serverError(strings.Trim(answer, "-\r\n")); goredis.HasErrorPrefix(full, isFull) {
-			err = full
+		answer, _, _ = strings.Cut(strings.Trim(answer, "-\r\n"), ". ") // what follows is its own advice, at length
+		if said := serverError(answer); goredis.HasErrorPrefix(said, isFull) || goredis.HasErrorPrefix(said, isProtected) {
+			err = said
 		}
 		if err != nil {
 			conn.Close()
