@@ -83,7 +83,7 @@ func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.O
 	if errors.Is(err, tenant.ErrProviderFault) {
 		c.GiveBack(client, wire.ErrUnavailable)
 		s.Warn("a provider can't confirm logins", "company", c.Company.Code, "provider", req.ProviderID, "error", err)
-		return tenant.OAuthUser{}, wire.ErrOAuthFailed
+		return tenant.OAuthUser{}, notConfirmed(err)
 	}
 	c.Worked()
 	if err := c.RecordAddress(ctx, err == nil); err != nil {
@@ -91,10 +91,13 @@ func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.O
 	}
 	if err != nil {
 		s.Log.Info("a provider did not confirm a login", "company", c.Company.Code, "provider", req.ProviderID, "error", err)
-		return tenant.OAuthUser{}, wire.ErrOAuthFailed
+		return tenant.OAuthUser{}, notConfirmed(err)
 	}
 	return user, nil
 }
+
+// notConfirmed returns the answer with its cause, so that the audit log has both with the ref.
+func notConfirmed(cause error) error { return &wire.Refusal{Err: wire.ErrOAuthFailed, Cause: cause} }
 
 // askProvider sends the code to the provider. It fails early if the redirect URI is not
 // configured or the code was sent before.

@@ -188,6 +188,12 @@ func TestMetricsOfProvidersOnASite(t *testing.T) {
 	g.behave(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
 	oauth(codeOf("alice")).want(wire.ErrOAuthFailed)
 	s.tells("a provider can't confirm logins")
+	told := func(reason string) bool { // in the line that has the client's ref, too
+		return slices.ContainsFunc(strings.Split(s.log(), "\n"), func(line string) bool {
+			return strings.Contains(line, `"msg":"mnemogate.oauth.failure"`) && strings.Contains(line, `"ref":"`) && strings.Contains(line, reason)
+		})
+	}
+	storetest.Eventually(t, 10*time.Second, "reasons in the audit log", func() bool { return told("invalid_grant") && told("answered 401") })
 	metrics := string(s.get("/metrics", "").Body)
 	for metric, results := range map[string][]string{
 		`captchas_total{company="acme"`: {"right", "wrong", "failed"}, `provider_logins_total{company="acme",provider="2"`: {"accepted", "refused", "failed"},
