@@ -358,17 +358,26 @@ func (c *cli) table(rows ...[]string) error {
 	return t.Flush()
 }
 
+// companies returns the code of --company or, without it, those of all companies.
+func (c *cli) companies() ([]string, error) {
+	if c.companyCode != "" {
+		return []string{c.companyCode}, nil
+	}
+	answer, err := get[api.Companies](c, api.Root)
+	return answer.Companies, err
+}
+
 // company returns the path of the company's resources.
 func (c *cli) company() (string, error) {
 	if c.companyCode == "" {
-		answer, err := get[api.Companies](c, api.Root)
+		codes, err := c.companies()
 		if err != nil {
 			return "", err
 		}
-		if len(answer.Companies) != 1 {
-			return "", errors.New("there are several companies; choose one with --company: " + strings.Join(answer.Companies, ", "))
+		if len(codes) != 1 {
+			return "", errors.New("there are several companies; choose one with --company: " + strings.Join(codes, ", "))
 		}
-		c.companyCode = answer.Companies[0]
+		c.companyCode = codes[0]
 	}
 	return api.Root + api.PathEscape(c.companyCode), nil
 }

@@ -68,7 +68,7 @@ func (c *cli) sendTest(test string) error {
 // clockFinding compares this machine's clock with the server's. The server read its
 // clock at some time after asked.
 func clockFinding(asked, there time.Time) api.Finding {
-	f := api.Finding{Check: "clock", Result: api.OK, Message: "the server's clock agrees with this machine's"}
+	f := api.Finding{Check: "clock", Result: api.OK, Message: "the server's clock agrees with this machine's; if they are one, only timedatectl can say whether it is right"}
 	if there.Before(asked.Add(-api.MaxSkew)) || there.After(time.Now().Add(api.MaxSkew)) {
 		f.Result = api.Warning
 		f.Message = fmt.Sprintf("the server's clock differs from this machine's by %s", there.Sub(asked).Abs().Round(time.Second))

@@ -24,31 +24,44 @@ cause, twenty of each kind that a user's session can repeat, and a hundred
 others. ACTOR says who managed the account. COUNT is how often the event
 happened in a row; TIME and REF are then those of the last. REF names the
 answer that the user got. --ref shows only the event with this ref; without an
-account it searches all of the company, and says whose the event was. What is
-not in a history may be in the audit log.`, cobra.MaximumNArgs(1), func(args []string) error {
+account it searches all of the company or, without --company, of all companies,
+and says whose the event was. What is not in a history may be in the audit log.`, cobra.MaximumNArgs(1), func(args []string) error {
 		if len(args) == 0 && ref == "" {
 			return errors.New("name an account, or an error with --ref")
 		}
-		var path, query string
-		var err error
-		if len(args) == 0 {
-			path, err = c.company()
-		} else {
-			path, _, err = c.account(args[0])
-			query = "?limit=" + strconv.Itoa(limit)
-		}
-		if err != nil {
-			return err
-		}
+		var answer api.History
+		of := "" // the company, if it was not given
+		query := "?limit=" + strconv.Itoa(limit)
 		if ref != "" {
 			query = api.Query(url.Values{"ref": {ref}})
 		}
-		answer, err := get[api.History](c, path+"/history"+query)
-		if err != nil {
-			return err
+		if len(args) == 0 {
+			codes, err := c.companies()
+			if err != nil {
+				return err
+			}
+			for _, code := range codes {
+				if answer, err = get[api.History](c, api.Root+api.PathEscape(code)+"/history"+query); err != nil {
+					return err
+				}
+				if len(answer.Events) > 0 {
+					if len(codes) > 1 {
+						of = code + "/"
+					}
+					break // a ref is of one answer
+				}
+			}
+		} else {
+			path, _, err := c.account(args[0])
+			if err != nil {
+				return err
+			}
+			if answer, err = get[api.History](c, path+"/history"+query); err != nil {
+				return err
+			}
 		}
 		if ref != "" && len(answer.Events) == 0 {
-			return &cliError{exit: exitNotFound, message: fmt.Sprintf("no history has an event with the ref %q; search the audit log for it", ref)}
+			return &cliError{exit: exitNotFound, message: fmt.Sprintf("no history has an event with the ref %q; search the audit log for it, which of the refusals of a path has only the first of a minute", ref)}
 		}
 		header := []string{"TIME", "EVENT", "RESULT", "ADDRESS", "USER AGENT", "ACTOR", "SESSION", "COUNT", "REF"}
 		if len(args) == 0 {
@@ -61,7 +74,7 @@ not in a history may be in the audit log.`, cobra.MaximumNArgs(1), func(args []s
 				cmp.Or(e.UserAgent, "-"), cmp.Or(e.Actor, "-"), cmp.Or(e.Session, "-"), strconv.Itoa(max(1, e.Count)), cmp.Or(e.Ref, "-"),
 			}
 			if len(args) == 0 {
-				row = append(row, e.Mnemocode)
+				row = append(row, of+e.Mnemocode)
 			}
 			return row
 		})

@@ -118,6 +118,11 @@ func TestARefusalIsFoundByItsRef(t *testing.T) {
 	if e := find("--ref", typed); len(e) != 1 || e[0]["profile_mnemocode"] != "alice" {
 		t.Errorf("%s finds %v", typed, e)
 	}
+	node.cli("", "account", "history", "--ref", second.ref()).want(0, " acme/alice")
+	zoe := node.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": "a wrong password"}).want(wire.ErrCredentialsInvalid)
+	storetest.Eventually(t, 10*time.Second, "the ref of another company", func() bool {
+		return strings.Contains(node.cli("", "account", "history", "--ref", zoe.ref()).out, " umbra/zoe")
+	})
 	node.cli("", "account", "history", "--company", "acme", "bob", "--ref", second.ref()).want(2, "no history has")
 	node.cli("", "account", "history", "--company", "umbra", "--ref", second.ref()).want(2, "no history has")
 	node.cli("", "account", "history", "--company", "acme", "--ref", "U23").want(1, "10 letters and digits")
