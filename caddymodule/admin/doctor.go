@@ -299,8 +299,10 @@ func gatewaysOf(a *app.App) map[gateway]use {
 			at := gateway{g.Directive, remote.Endpoint()}
 			of := use{needs: "be reached", check: func(ctx context.Context) error { return connect(ctx, at.endpoint) }}
 			if m, ok := g.Module.(guest.Checked); ok {
-				at.endpoint, of.check = m.Check()
-				of.needs = "be used"
+				var what string
+				if what, of.check = m.Check(); what != at.endpoint {
+					at.endpoint, of.needs = what, "be used"
+				}
 			}
 			of.companies = append(all[at].companies, code)
 			all[at] = of

@@ -76,6 +76,9 @@ func (s *server) ask(ctx context.Context, prefix, suffix string) (bool, error) {
 // Endpoint implements guest.Remote.
 func (s *server) Endpoint() string { return guest.HostPort(s.url) }
 
+// Check implements guest.Checked.
+func (s *server) Check() (string, func(context.Context) error) { return guest.CheckReach(s.url) }
+
 // Weaknesses implements guest.Weak.
 func (s *server) Weaknesses() []guest.Weakness {
 	return guest.HTTPWeakness(s.insecure, s.url.String())

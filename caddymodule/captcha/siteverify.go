@@ -277,6 +277,12 @@ func (s *siteverify) WidgetKey() string { return s.SiteKey }
 // Endpoint implements guest.Remote.
 func (s *siteverify) Endpoint() string { return guest.EndpointOf(s.URL) }
 
+// Check implements guest.Checked.
+func (s *siteverify) Check() (string, func(context.Context) error) {
+	to, _ := url.Parse(s.URL) // Validate has parsed it
+	return guest.CheckReach(to)
+}
+
 // Weaknesses implements guest.Weak.
 func (s *siteverify) Weaknesses() []guest.Weakness {
 	weaknesses := guest.HTTPWeakness(s.Insecure, s.URL)
@@ -313,6 +319,7 @@ func (s *siteverify) accepts(v verdict) bool {
 var (
 	_ tenant.Captcha        = (*siteverify)(nil)
 	_ guest.Remote          = (*siteverify)(nil)
+	_ guest.Checked         = (*siteverify)(nil)
 	_ guest.Widget          = (*siteverify)(nil)
 	_ guest.Weak            = (*siteverify)(nil)
 	_ caddy.Validator       = (*siteverify)(nil)

@@ -50,7 +50,8 @@ type Remote interface {
 type Checked interface {
 	// Check returns what there is to check, such as an address, and a function that
 	// checks it. caddy mnemogate doctor calls it once for all modules that return the
-	// same. Its error must not contain a secret.
+	// same. Its error must not contain a secret. If what is the Endpoint, the check says only
+	// whether the server can be reached, as that of CheckReach does.
 	Check() (what string, check func(context.Context) error)
 }
 

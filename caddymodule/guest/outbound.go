@@ -31,6 +31,30 @@ var Outbound = tracedTransport{newTransport()}
 // the request. So it is short: if one of two addresses is dead, requests have time for the other.
 var dialer = &net.Dialer{Timeout: 4 * time.Second}
 
+// Reach connects to the server of a URL as Outbound does and, for https, shakes hands. It sends
+// no request. If the environment has a proxy for the URL, Reach connects to that alone.
+func Reach(ctx context.Context, to *url.URL) error {
+	conn, err := dialer.DialContext(ctx, "tcp", HostPort(to))
+	if err != nil {
+		return Cause(err)
+	}
+	defer conn.Close()
+	if proxy, _ := http.ProxyFromEnvironment(&http.Request{URL: to}); proxy != nil || to.Scheme != "https" {
+		return nil
+	}
+	secure := tls.Client(conn, &tls.Config{ServerName: to.Hostname(), NextProtos: []string{"h2", "http/1.1"}})
+	defer secure.Close()
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return Cause(err)
+	}
+	return nil
+}
+
+// CheckReach is a Check for modules of a server that can only be reached.
+func CheckReach(to *url.URL) (string, func(context.Context) error) {
+	return HostPort(to), func(ctx context.Context) error { return Reach(ctx, to) }
+}
+
 func newTransport() *http.Transport {
 	t := &http.Transport{ // not a copy of the default one, which other modules may have replaced or set up
 		Proxy:                  http.ProxyFromEnvironment,

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -175,6 +177,39 @@ func TestDoctorFetchesWhatALoginNeeds(t *testing.T) {
 		p.Issuer+"/tenant can't be used: instead of its discovery document it answered 404")
 	if calls := []int{p.calls(t, "GET /.well-known/openid-configuration"), p.calls(t, "GET /jwks")}; calls[0] != 1 || calls[1] != 1 {
 		t.Errorf("the provider was asked %d times", calls)
+	}
+}
+
+// A server may accept connections, and fail at the TLS handshake of the first message. The
+// doctor asks it for nothing else.
+func TestDoctorShakesHands(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	far := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	far.Config.ErrorLog = log.New(io.Discard, "", 0)
+	far.StartTLS()
+	t.Cleanup(far.Close)
+	plain := strings.Replace(guesttest.Serve(t, far.Config.Handler).URL, "http:", "https:", 1)
+	silent := get(net.Listen("tcp", "127.0.0.1:0"))(t) // whose queue takes connections
+	t.Cleanup(func() { silent.Close() })
+	const secret = " {\nsecret whsec_aGlkZGVu\n}\n"
+	s := startSite(t, siteConfig{company: "captcha siteverify " + far.URL + "/x secret\nsms webhook " + plain + secret + "mail webhook https://" + silent.Addr().String() + secret +
+		"oauth 2 oauth2 {\ntoken_url " + far.URL + "/t\nuserinfo_url " + far.URL + "/u\nclient_id x\nclient_secret x\nsubject id\nredirect_uri " + callback + "\n}\n"})
+	out := s.cli("", "doctor").want(1).out
+	got := strings.Join(failed(out), "\n")
+	for check, want := range map[string]string{
+		"captcha " + far.Listener.Addr().String():      "→ this machine does not trust the authority of its certificate",
+		"oauth 2 " + far.Listener.Addr().String():      "→ this machine does not trust the authority of its certificate",
+		"sms " + strings.TrimPrefix(plain, "https://"): "its answer is not TLS → it answers without TLS: check the port",
+		"mail " + silent.Addr().String():               "no answer in time → check that the address is right",
+	} {
+		_, row, _ := strings.Cut(got, "failed acme: "+check+" can't be reached: ")
+		if row, _, _ = strings.Cut(row, "\n"); !strings.Contains(row, want) {
+			t.Errorf("of %s it does not say %s:\n%s", check, want, out)
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("the doctor sent %d requests", n)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,6 +106,12 @@ func (p *OAuth2) Validate() error {
 
 // Endpoint implements guest.Remote.
 func (p *OAuth2) Endpoint() string { return guest.EndpointOf(p.TokenURL) }
+
+// Check implements guest.Checked.
+func (p *OAuth2) Check() (string, func(context.Context) error) {
+	to, _ := url.Parse(p.TokenURL) // Validate has parsed it
+	return guest.CheckReach(to)
+}
 
 // Weaknesses implements guest.Weak.
 func (p *OAuth2) Weaknesses() []guest.Weakness {

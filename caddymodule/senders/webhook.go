@@ -382,6 +382,9 @@ func (w *webhook) ask(ctx context.Context, notice bool, id string, body []byte) 
 // Endpoint implements guest.Remote.
 func (w *webhook) Endpoint() string { return guest.HostPort(w.target) }
 
+// Check implements guest.Checked.
+func (w *webhook) Check() (string, func(context.Context) error) { return guest.CheckReach(w.target) }
+
 // Weaknesses implements guest.Weak.
 func (w *webhook) Weaknesses() []guest.Weakness {
 	found := guest.HTTPWeakness(w.Insecure, w.URL)
@@ -426,6 +429,7 @@ func (w *webhook) request(ctx context.Context, id string, body []byte, now time.
 var (
 	_ message.Sender        = (*webhook)(nil)
 	_ guest.Remote          = (*webhook)(nil)
+	_ guest.Checked         = (*webhook)(nil)
 	_ guest.Weak            = (*webhook)(nil)
 	_ caddy.Validator       = (*webhook)(nil)
 	_ caddyfile.Unmarshaler = (*webhook)(nil)
