@@ -20,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/net/idna"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -169,7 +170,10 @@ func (s *siteverify) options() guest.Parsers {
 }
 
 func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error {
-	s.what, s.logger = what, logs.Of(ctx)
+	s.what = what
+	s.logger = logs.Of(ctx).WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Minute, 1, 0) // each message once a minute, since anybody can cause it
+	}))
 	s.URL = cmp.Or(s.URL, defaultURL)
 	s.Timeout = cmp.Or(s.Timeout, defaultCaptchaTimeout)
 	s.client = guest.Client(guest.Transport{MaxAnswer: maxSiteverifyAnswer}, s.Timeout)
@@ -309,7 +313,7 @@ func (s *siteverify) accepts(v verdict) bool {
 	}
 	sameHost := func(name string) bool { return strings.EqualFold(name, v.Hostname) }
 	if len(s.Hostname) > 0 && !slices.ContainsFunc(s.Hostname, sameHost) {
-		s.logger.Debug("captcha refused: solved on another host", zap.String("hostname", guest.Scrub(v.Hostname)))
+		s.logger.Warn("a captcha was solved on another host than those in hostname, and is refused", zap.String("hostname", guest.Scrub(v.Hostname)))
 		return false
 	}
 	return true

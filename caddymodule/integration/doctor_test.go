@@ -213,6 +213,49 @@ func TestDoctorShakesHands(t *testing.T) {
 	}
 }
 
+// What only users suffer from, and no server reports: sessions that another store has, captchas
+// of another host, and a budget that is used up.
+func TestDoctorSeesWhatNoServerReports(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	g.behave(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"success":true,"hostname":"www.example.com"}`)
+	})
+	s := startSite(t, siteConfig{company: "captcha siteverify " + g.URL + "/captcha secret {\nhostname example.com\n}\nlimits {\nsms_per_company 1/1h\ncaptcha_after 100\n}\n" +
+		account("alice", "") + account("bob", "phone +37060000001\nsecond_factor") + account("carol", "phone +37060000002\nsecond_factor")})
+	token := s.credentials("alice", testPassword).token()
+	for range 30 {
+		s.get("/", token).wantStatus(http.StatusOK)
+	}
+	for i := range 29 {
+		s.get("/", fmt.Sprint("mgs_of_another_store", i)).want(wire.ErrTokenInvalid)
+	}
+	s.credentials("bob", testPassword).wantState(record.CheckOTP)
+	if out := s.cli("", "doctor").want(0).out; strings.Contains(out, "at random") {
+		t.Errorf("a few requests without a session are nothing:\n%s", out)
+	}
+	s.get("/", "mgs_of_another_store").want(wire.ErrTokenInvalid)
+	for range 10 {
+		s.post("auth/recovery/recover", "", fields{"login_id": "alice", "method": "MAIL", "captcha_response": "x"}).want(wire.ErrCaptchaInvalid)
+	}
+	s.credentials("carol", testPassword).want(wire.ErrRestricted)
+	out := strings.Join(strings.Fields(s.cli("", "doctor").want(1).out), " ")
+	for _, want := range []string{
+		"30 of 60 had a token of a session that is not in the store, which is unusual from a fifth on → if users are logged out at random, see the runbook",
+		"10 of 10 captchas were wrong → compare hostname with the hosts of the pages",
+		"1 of 1 limits that were reached are the company's budget of SMS",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("doctor does not say %q:\n%s", want, out)
+		}
+	}
+	s.tells("a captcha was solved on another host")
+	if n := strings.Count(s.log(), "a captcha was solved on another host"); n != 1 {
+		t.Errorf("the log says %d times that captchas were solved elsewhere", n)
+	}
+	s.cli("", "account", "explain", "carol").want(1, "limit.sms_company", "others get none either", "raise the limit and reload")
+}
+
 // The doctor sends few queries to PostgreSQL and connects to each gateway once,
 // however many companies there are and however slow the connection to PostgreSQL is.
 func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {

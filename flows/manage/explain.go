@@ -139,6 +139,8 @@ func (e *explanation) code(ctx context.Context, c *session.Call, a record.Accoun
 		e.add(blocked, "no SMS are sent to the country of "+a.Phone, "add it to countries of a gateway, or "+other)
 	case !c.Company.SendsCodesTo(a.Phone):
 		e.add(blocked, "no SMS are sent to the country of "+a.Phone, "add it to limits sms_countries, and to countries of a gateway, or "+other)
+	case wire.ReasonOf(blocked) == "limit.sms_company" || wire.ReasonOf(blocked) == "limit.sms_country":
+		e.add(blocked, "the company's budget of SMS is used up, so that others get none either", "if its users used it up, raise the limit and reload; otherwise see 'Someone pumps SMS' in docs/runbook.md")
 	default:
 		e.add(blocked, "no SMS can be sent to "+a.Phone+" now", "'account unlock' does not end this; until the limit does, "+other)
 	}
