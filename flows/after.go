@@ -14,7 +14,11 @@ import (
 // afterPassword continues after a right password. The next step is the second factor, if
 // the account needs one.
 func afterPassword(ctx context.Context, c *session.Call, st session.Step) (Reply, error) {
-	if !c.Company.NeedsSecondFactor(st.Account) || c.SkipsSecondFactor() {
+	due, err := c.SecondFactorDue(ctx, st.Account)
+	if err != nil {
+		return Reply{}, err
+	}
+	if !due {
 		return afterSecondFactor(ctx, c, st)
 	}
 	if err := c.CheckCodes(st.Account.FailureCounts); err != nil {

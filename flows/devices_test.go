@@ -187,6 +187,26 @@ func TestANewPasswordEndsADevicesSecondFactor(t *testing.T) {
 	wantStep(t, again, record.CheckOTP)
 }
 
+// The owner may forget all devices during a login. Neither the login nor a later one with the
+// device that it adds goes without the second factor.
+func TestADeviceThatIsForgottenDuringALoginSkipsNothing(t *testing.T) {
+	for _, during := range []string{"Device", "AddDevice"} {
+		t.Run(during, func(t *testing.T) {
+			b := newDevices(t)
+			b.company.Devices.SkipSecondFactor = true
+			b.update(true, func(a *record.Account) { a.SecondFactor = true })
+			device := b.remembered()
+			b.during(during, func() { must(t, b.admin().ForgetDevices(t.Context(), mnemocode, "")) })
+			reply := b.must("auth/checkcredentials", "", credentials(object{"device_token": device, "remember_device": true}))
+			if during == "AddDevice" {
+				wantStep(t, reply, record.Authorized) // by then it was decided
+				reply = b.must("auth/checkcredentials", "", credentials(object{"device_token": reply.DeviceToken}))
+			}
+			wantStep(t, reply, record.CheckOTP)
+		})
+	}
+}
+
 // A token works for its account and company only, and tells nobody whether an account
 // exists: with any other login id, the answer is that of a request without it.
 func TestADeviceTokenTellsNothing(t *testing.T) {

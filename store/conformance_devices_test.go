@@ -75,6 +75,59 @@ var deviceCases = []accountsCase{
 		},
 	},
 	{
+		name:    "the second factor of a device",
+		promise: "A device that AddDevice stores without a FactorUntil has that of the one that it replaces, if this is of the same generations.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			former := device("former")
+			for name, c := range map[string]struct {
+				change func(*record.Device)
+				former string
+				want   time.Time
+			}{
+				"the same":                   {func(*record.Device) {}, former.ID, former.FactorUntil},
+				"its own":                    {func(d *record.Device) { d.FactorUntil = t0 }, former.ID, t0},
+				"another generation":         {func(d *record.Device) { d.Generation++ }, former.ID, time.Time{}},
+				"another company generation": {func(d *record.Device) { d.CompanyGeneration++ }, former.ID, time.Time{}},
+				"another device":             {func(*record.Device) {}, "none", time.Time{}},
+			} {
+				must(t, one.AddDevice(bg, "acme", a.ID, former, ""))
+				d := device(name)
+				d.FactorUntil = time.Time{}
+				c.change(&d)
+				must(t, one.AddDevice(bg, "acme", a.ID, d, c.former))
+				wantEqual(t, name, get[record.Device](t)(two.Device(bg, "acme", a.ID, d.Hash)).FactorUntil, c.want)
+				must(t, one.RemoveDevices(bg, "acme", a.ID, ""))
+			}
+		},
+	},
+	{
+		name:    "racing RemoveDevices",
+		promise: "No device has the second factor of one that was removed before.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			next := device("next")
+			next.FactorUntil = time.Time{}
+			for range 50 {
+				must(t, one.AddDevice(bg, "acme", a.ID, device("former"), ""))
+				for i, err := range race(2, one, two, func(i int, s record.Accounts) error {
+					if i == 0 {
+						return s.RemoveDevices(bg, "acme", a.ID, "")
+					}
+					return s.AddDevice(bg, "acme", a.ID, next, "id of former")
+				}) {
+					if err != nil {
+						t.Errorf("%d: %v", i, err)
+					}
+				}
+				for _, d := range get[[]record.Device](t)(two.Devices(bg, "acme", a.ID)) {
+					wantEqual(t, d.ID, d.FactorUntil, time.Time{})
+				}
+				must(t, one.RemoveDevices(bg, "acme", a.ID, ""))
+			}
+		},
+	},
+	{
 		name:    "what revokes devices",
 		promise: "An Update that ends the sessions, SetPassword and DeletePasskey remove the account's devices, with their failure counts.",
 		run: func(t *testing.T, one, two record.Accounts) {

@@ -30,8 +30,9 @@ const MaxDevices = 10
 // devices.
 type Devices interface {
 	// AddDevice stores a device of the account, and removes the device with the ID
-	// former, if the account has it. It then removes the oldest until MaxDevices are
-	// left. It returns ErrNotFound if there is no such account.
+	// former, if the account has it. If d has no FactorUntil, it takes that of the removed
+	// one, if they are of the same generations. AddDevice then removes the oldest until
+	// MaxDevices are left. It returns ErrNotFound if there is no such account.
 	AddDevice(ctx context.Context, company string, account int64, d Device, former string) error
 	// Device finds the account's device with this hash, even if it is revoked or
 	// expired. It returns ErrNotFound if there is none. It takes as long for an account

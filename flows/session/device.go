@@ -61,11 +61,22 @@ func liveDevice(d record.Device, a record.Account, now time.Time) bool {
 	return d.Generation == a.Generation && d.CompanyGeneration == a.CompanyGeneration && now.Before(d.Expires)
 }
 
-// SkipsSecondFactor reports whether the client is a device on which a second factor was
-// given, and need not be given again.
-func (c *Call) SkipsSecondFactor() bool {
+// SecondFactorDue reports whether the account needs a second factor after its password. It
+// does not on a device on which one was given, if the company lets such devices skip it.
+func (c *Call) SecondFactorDue(ctx context.Context, a record.Account) (bool, error) {
+	if !c.Company.NeedsSecondFactor(a) {
+		return false, nil
+	}
 	d := c.known()
-	return c.Company.Devices.SkipSecondFactor && d != nil && c.Now.Before(d.FactorUntil)
+	if !c.Company.Devices.SkipSecondFactor || d == nil || !c.Now.Before(d.FactorUntil) {
+		return true, nil
+	}
+	// The device may have been removed while the password was compared.
+	_, err := c.m.Accounts.Device(ctx, c.Company.Code, a.ID, d.Hash)
+	if err == nil || errors.Is(err, record.ErrNotFound) {
+		return err != nil, nil
+	}
+	return true, wire.Unavailable("looking up the device again", err)
 }
 
 // Remember makes the account remember the client as a device, if the call's step makes
@@ -89,35 +100,15 @@ func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record
 		Hash: hash, ID: next.Device, Generation: next.Generation, CompanyGeneration: next.CompanyGeneration,
 		Created: c.Now, Expires: until, Address: next.Address, UserAgent: next.UserAgent,
 	}
-	var err error
-	if c.Device != "" {
-		d.FactorUntil, err = c.factorUntil(ctx, a)
-	}
 	if next.Profile.Methods().Multi() {
 		d.FactorUntil = until
 	}
-	if err == nil {
-		err = c.m.Accounts.AddDevice(ctx, c.Company.Code, next.Account, d, c.Device)
-	}
-	if err != nil {
+	if err := c.m.Accounts.AddDevice(ctx, c.Company.Code, next.Account, d, c.Device); err != nil {
 		c.m.Warn("a device could not be remembered", "company", c.Company.Code, "error", err)
 		return ""
 	}
 	c.Events = append(c.Events, record.Event{Name: record.AccountDeviceRemembered})
 	return token
-}
-
-// factorUntil returns the FactorUntil of the call's device, unless the step has revoked it, as
-// a new password does. A session has only the ID of its device, so steps after the first must
-// load the rest.
-func (c *Call) factorUntil(ctx context.Context, a record.Account) (time.Time, error) {
-	devices, err := c.m.LiveDevices(ctx, a)
-	for _, d := range devices {
-		if d.ID == c.Device {
-			return d.FactorUntil, err
-		}
-	}
-	return time.Time{}, err
 }
 
 // LiveDevices returns the devices of the account that are neither revoked nor expired,

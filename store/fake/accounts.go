@@ -575,6 +575,11 @@ func (s accounts) DeletePasskey(ctx context.Context, now time.Time, company stri
 func (s accounts) AddDevice(ctx context.Context, company string, id int64, d record.Device, former string) error {
 	return s.with(ctx, "add_device", company, id, func(r *row) error {
 		d.FactorUntil, d.Created, d.Expires, d.Failures = stored(d.FactorUntil), stored(d.Created), stored(d.Expires), 0
+		for _, old := range r.devices {
+			if d.FactorUntil.IsZero() && old.ID == former && old.Generation == d.Generation && old.CompanyGeneration == d.CompanyGeneration {
+				d.FactorUntil = old.FactorUntil
+			}
+		}
 		r.devices = append(slices.Clone(r.devices), d)
 		s.forget(r, func(i int, old record.Device) bool { return old.ID == former })
 		over := len(r.devices) - record.MaxDevices

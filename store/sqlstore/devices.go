@@ -36,7 +36,9 @@ func scanDevice(row Scanner) (d record.Device, err error) {
 const (
 	insertDevice = `
 		INSERT INTO devices (company, account, hash, id, generation, company_generation, factor, created, expires, address, user_agent)
-		SELECT $1, id, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM accounts WHERE ` + oneAccount
+		SELECT $1, id, $3, $4, $5, $6, coalesce(nullif(CAST($7 AS bigint), 0),
+			(SELECT factor FROM devices WHERE account = $2 AND id = $12 AND generation = $5 AND company_generation = $6), 0), $8, $9, $10, $11
+		FROM accounts WHERE ` + oneAccount
 	dropDevices = `
 		DELETE FROM devices WHERE account = $1 AND (id = $2 OR number <=
 			(SELECT number FROM devices WHERE account = $1 AND id <> $2 ORDER BY number DESC LIMIT 1 OFFSET $3))`
@@ -52,7 +54,7 @@ func (s Accounts) AddDevice(ctx context.Context, company string, account int64, 
 	return transact(ctx, s, "accounts.add_device: storing a device", func(ctx context.Context, tx Queries) error {
 		tx.Later(ctx, s.accountLock, company, account)
 		err := ExecOr(ctx, tx, record.ErrNotFound, insertDevice, company, account, d.Hash[:], d.ID, d.Generation, d.CompanyGeneration,
-			record.Micros(d.FactorUntil), record.Micros(d.Created), record.Micros(d.Expires), d.Address, d.UserAgent)
+			record.Micros(d.FactorUntil), record.Micros(d.Created), record.Micros(d.Expires), d.Address, d.UserAgent, former)
 		if err != nil {
 			return err
 		}
@@ -64,6 +66,7 @@ func (s Accounts) AddDevice(ctx context.Context, company string, account int64, 
 
 func (s Accounts) RemoveDevices(ctx context.Context, company string, account int64, id string) error {
 	return transact(ctx, s, "accounts.remove_devices: removing devices", func(ctx context.Context, tx Queries) error {
+		tx.Later(ctx, s.accountLock, company, account) // AddDevice may have read one of them
 		n, err := tx.Exec(ctx, removeDevices, company, account, id)
 		if err != nil {
 			return err
