@@ -42,6 +42,26 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 	}
 }
 
+// A request of a user stays with the user's account, even if another one has its mnemocode
+// before the request ends.
+func TestARequestOfAUserReachesNoOtherAccount(t *testing.T) {
+	b := newHarness(t)
+	s := b.self(b.sessionIn(record.Authorized))
+	rename := func(a *record.Account) error { a.Mnemocode = "renamed"; return nil }
+	_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: rename})
+	must(t, err)
+	_, err = b.admin().Create(t.Context(), manage.Change{Password: password, Apply: func(a *record.Account) error {
+		a.Mnemocode, a.LoginName = mnemocode, "heir"
+		return nil
+	}})
+	must(t, err)
+	b.must("auth/checkcredentials", "", object{"login_id": "heir", "password": password})
+	live, err := s.LiveSessions(t.Context(), s.Account.Mnemocode)
+	if must(t, err); len(live) != 0 {
+		t.Errorf("got %d sessions of another account", len(live))
+	}
+}
+
 // A new account with an old one's login id inherits no session, code, link, count,
 // backup code or acceptance.
 func TestANewAccountInheritsNothing(t *testing.T) {

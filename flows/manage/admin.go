@@ -39,14 +39,14 @@ type Admin struct {
 
 // A user is the client of a Self.
 type user struct {
-	exists  bool
+	account int64  // its ID
 	session string // the ID of the request's
 	agent   string // for events and notices
 	device  func() (string, error)
 }
 
 // isUser reports whether the Admin is that of a Self.
-func (ad *Admin) isUser() bool { return ad.user.exists }
+func (ad *Admin) isUser() bool { return ad.user.account != 0 }
 
 // stillIn fails if the session of a Self was revoked meanwhile.
 func (ad *Admin) stillIn(ctx context.Context, a record.Account) error {

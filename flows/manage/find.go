@@ -14,9 +14,14 @@ import (
 // or a new password is set.
 var UntilUnlocked = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
-// ByMnemocode finds an account by its mnemocode.
-func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (record.Account, error) {
-	a, err := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, mnemocode)
+// ByMnemocode finds an account by its mnemocode. That of a Self is the user's own, even if
+// another account has the mnemocode by now.
+func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (a record.Account, err error) {
+	if ad.isUser() {
+		a, err = ad.Accounts.ByID(ctx, ad.Company.Code, ad.user.account)
+	} else {
+		a, err = ad.Accounts.ByMnemocode(ctx, ad.Company.Code, mnemocode)
+	}
 	return a, adminError("loading the account", err)
 }
 

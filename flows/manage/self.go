@@ -32,7 +32,7 @@ func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s
 	}
 	ad := &Admin{
 		Manager: m, Company: company, Actor: record.ActorUser,
-		Address: client.Address, user: user{true, s.ID, session.KeptUserAgent(client.UserAgent), client.Device},
+		Address: client.Address, user: user{a.ID, s.ID, session.KeptUserAgent(client.UserAgent), client.Device},
 	}
 	at, err := ad.attemptOf(ctx, a, client.Address)
 	return &Self{ad, a, s, at}, err
