@@ -103,7 +103,7 @@ func (failing) SetBackupCodes(context.Context, record.Account, []string, ...reco
 	return errDown
 }
 
-func (failing) Delete(context.Context, string, int64, time.Time, ...record.OutboxEvent) error {
+func (failing) Delete(context.Context, string, int64, func(record.Account) bool, ...record.OutboxEvent) error {
 	return errDown
 }
 
@@ -136,6 +136,19 @@ func TestANewPasswordEndsItsLockWhateverFailsThen(t *testing.T) {
 		b.Accounts = whole
 	}
 	must(t, b.login(newSecret))
+}
+
+// A deletion is of the account that the caller has seen, also if what has changed meanwhile is
+// no change of the account's own.
+func TestADeletionLooksAtTheAccountThatItDeletes(t *testing.T) {
+	b := newHarness(t)
+	b.during("Delete", func() { b.backupCodes("ABCDE23456") })
+	had := b.load().BackupCodes
+	same := func(a record.Account) bool { return a.BackupCodes == had }
+	if err := b.admin().Delete(t.Context(), mnemocode, same); !errors.Is(err, manage.ErrVersion) {
+		t.Errorf("got %v, want ErrVersion", err)
+	}
+	must(t, b.admin().Delete(t.Context(), mnemocode, nil))
 }
 
 // An import that is run again skips existing accounts, so each account must be

@@ -36,3 +36,8 @@ func (d *disturbed) AddDevice(ctx context.Context, company string, account int64
 	d.disturb("AddDevice")
 	return d.Accounts.AddDevice(ctx, company, account, added, former)
 }
+
+func (d *disturbed) Delete(ctx context.Context, company string, id int64, match func(record.Account) bool, events ...record.OutboxEvent) error {
+	d.disturb("Delete")
+	return d.Accounts.Delete(ctx, company, id, match, events...)
+}

@@ -2,7 +2,6 @@ package flows_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
@@ -76,7 +75,7 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 	}
 	old := b.load()
-	must(t, b.Accounts.Delete(t.Context(), code, b.account, time.Time{}))
+	must(t, b.Accounts.Delete(t.Context(), code, b.account, nil))
 	// The revocation is still pending, but the tokens must not work.
 	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
 	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)

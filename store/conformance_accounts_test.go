@@ -411,7 +411,7 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 		return true, nil
 	})
 	wantErr(t, "Update", err, record.ErrNotFound)
-	wantErr(t, "Delete", s.Delete(bg, company, id, time.Time{}), record.ErrNotFound)
+	wantErr(t, "Delete", s.Delete(bg, company, id, nil), record.ErrNotFound)
 	for generation := range int64(3) {
 		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, generation, "h", record.TokenHash{}), record.ErrConflict)
 	}

@@ -61,7 +61,7 @@ var companyCases = []accountsCase{
 			must(t, second(one.Update(bg, "b", id, set(false, func(a *record.Account) { a.PasswordHash = "h" }))))
 			stranded("b", true, 2)
 			for _, mnemocode := range []string{"0", "1", "2", "3", "4", "app", "coded", "keyed"} {
-				must(t, one.Delete(bg, "b", get[record.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID, time.Time{}))
+				must(t, one.Delete(bg, "b", get[record.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID, nil))
 			}
 			wantEqual(t, "companies after deletes", companies(), []string{"Acme", "acme", odd})
 			stranded("b", true, 0)
@@ -80,7 +80,7 @@ var companyCases = []accountsCase{
 				want(two, "acme", mnemocode, false)
 				wantWinners(t, race(10, one, two, func(_ int, s record.Accounts) error { return s.SetSeeded(bg, "acme", mnemocode) }), 10, is(nil))
 				want(two, "acme", mnemocode, true)
-				must(t, one.Delete(bg, "acme", a.ID, time.Time{}))
+				must(t, one.Delete(bg, "acme", a.ID, nil))
 				want(one, "acme", mnemocode, true)
 			}
 			want(one, "other", "m1", false)
@@ -106,17 +106,17 @@ var companyCases = []accountsCase{
 			} {
 				other = create(t, one, other)
 				wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}), field)
-				must(t, one.Delete(bg, "new", other.ID, time.Time{}))
+				must(t, one.Delete(bg, "new", other.ID, nil))
 			}
 			other := create(t, one, plain("new", "m2"))
 			must(t, one.AddPasskey(bg, t0, other, passkey(other.ID, "k")))
 			wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}), "credential")
-			must(t, one.Delete(bg, "new", other.ID, time.Time{}))
+			must(t, one.Delete(bg, "new", other.ID, nil))
 			named := create(t, one, record.Account{Company: "acme", Mnemocode: "m3", Status: record.StatusActive, LoginName: "60099999", Storing: record.Storing{PhoneRegion: "LT"}})
 			other = create(t, one, record.Account{Company: "new", Mnemocode: "m2", Status: record.StatusActive, Phone: "+37060099999"})
 			wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", named.ID, "new", func(*record.Account) {}), "login_name")
 			for _, a := range []record.Account{named, other} {
-				must(t, one.Delete(bg, a.Company, a.ID, time.Time{}))
+				must(t, one.Delete(bg, a.Company, a.ID, nil))
 			}
 			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
 			errs := race(10, one, two, func(_ int, s record.Accounts) error {
@@ -136,7 +136,7 @@ var companyCases = []accountsCase{
 				of := record.FailureKey{Company: company, Account: a.ID, Device: "id of d"}
 				wantEqual(t, "counts of its device in "+company, len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, of))), 0)
 			}
-			must(t, one.Delete(bg, "new", a.ID, time.Time{}))
+			must(t, one.Delete(bg, "new", a.ID, nil))
 		},
 	},
 	{
@@ -165,7 +165,7 @@ var companyCases = []accountsCase{
 				must(t, one.UpdateFailures(bg, t0, record.FailureKey{Company: company, LoginID: "hash"}, record.WrongPasswords, add(1)))
 				must(t, one.SetSeeded(bg, company, "m1"))
 				must(t, one.AddSigningKey(bg, company, record.SigningKey{Number: 1, Sealed: "s", Created: t0}))
-				must(t, one.Delete(bg, company, a.ID, time.Time{}, record.OutboxEvent{Queue: "q", ID: "1", Type: "t", Body: []byte("{}"), At: t0}))
+				must(t, one.Delete(bg, company, a.ID, nil, record.OutboxEvent{Queue: "q", ID: "1", Type: "t", Body: []byte("{}"), At: t0}))
 				wantEqual(t, "kept of "+company, kept(company), all)
 			}
 			want := map[string]string{"q": "1 later"}

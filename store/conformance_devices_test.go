@@ -69,7 +69,7 @@ var deviceCases = []accountsCase{
 			for name, want := range map[string]int{"id of x": 0, "id of y": 0, "id of z": 1, "": 1} {
 				wantEqual(t, "counts of "+name, counts(name), want)
 			}
-			must(t, one.Delete(bg, "acme", a.ID, time.Time{}))
+			must(t, one.Delete(bg, "acme", a.ID, nil))
 			wantEqual(t, "counts of a deleted account", counts("id of z"), 0)
 			wantEqual(t, "its devices", len(get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))), 0)
 		},

@@ -115,7 +115,7 @@ var failureCases = []accountsCase{
 				}
 				errs := race(5, one, two, func(n int, s record.Accounts) error {
 					if n == i%5 {
-						return s.Delete(bg, "acme", a.ID, time.Time{})
+						return s.Delete(bg, "acme", a.ID, nil)
 					}
 					return fail(n, s)
 				})

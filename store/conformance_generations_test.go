@@ -71,7 +71,7 @@ var generationAccountsCases = []accountsCase{
 			for _, company := range []string{"Acme", "acme", odd} {
 				a := create(t, one, plain(company, "m1"))
 				all = append(all, get[record.Revocation](t)(one.NewCompanyGeneration(bg, company)))
-				must(t, one.Delete(bg, company, a.ID, time.Time{}))
+				must(t, one.Delete(bg, company, a.ID, nil))
 				all = append(all, record.Revocation{Company: company, Account: a.ID, Generation: record.AllGenerations})
 			}
 			var paged []record.Revocation

@@ -146,7 +146,7 @@ var historyCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
 			must(t, one.Record(bg, []record.Event{happened(a, 1, quiet)}))
-			must(t, two.Delete(bg, "acme", a.ID, time.Time{}))
+			must(t, two.Delete(bg, "acme", a.ID, nil))
 			b := create(t, one, plain("acme", "a"))
 			other := b
 			other.Company = "other"

@@ -96,7 +96,7 @@ var outboxCases = []accountsCase{
 			subject := record.FailureKey{Company: "acme", Account: id}
 			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, counting(1, note("m", "6"))))
 			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, counting(0, note("m", "7"), note("m", "8"))))
-			must(t, one.Delete(bg, "acme", id, time.Time{}, note("m", "9")))
+			must(t, one.Delete(bg, "acme", id, nil, note("m", "9")))
 			wantEqual(t, "backlog", backlog(t, two), []record.Backlog{{Company: "acme", Events: 9, Oldest: t0}})
 			queues := claim(t, two, t0)
 			wantEqual(t, "events", inQueues(queues), map[string]string{"m": "1 2 3 4 5 6 7 8 9"})
@@ -119,7 +119,7 @@ var outboxCases = []accountsCase{
 			wantErr(t, "SetPassword", one.SetPassword(bg, t0, "acme", id, 7, "hash", record.TokenHash{}, note("m", "4")), record.ErrConflict)
 			wantErr(t, "Accept", one.Accept(bg, "acme", id+7, []record.Acceptance{{Code: "a"}}, note("m", "5")), record.ErrNotFound)
 			wantErr(t, "SetBackupCodes", one.SetBackupCodes(bg, record.Account{Company: "acme", ID: id + 7, Generation: 1}, []string{"hash"}, note("m", "6")), record.ErrNotFound)
-			wantErr(t, "Delete", one.Delete(bg, "acme", id+7, time.Time{}, note("m", "7")), record.ErrNotFound)
+			wantErr(t, "Delete", one.Delete(bg, "acme", id+7, nil, note("m", "7")), record.ErrNotFound)
 			err = one.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", Account: id}, record.WrongCodes, func(failureCount *record.FailureCount) error {
 				failureCount.Outbox = []record.OutboxEvent{note("m", "8")}
 				return refused
@@ -262,7 +262,7 @@ var outboxCases = []accountsCase{
 			rename(first, "m", "n", "renamed")
 			must(t, second(one.Update(bg, "acme", first, noting(nothing, note("n", "changed")))))
 			again := get[int64](t)(one.Create(bg, t0, noted(plain("acme", "m"), note("m", "again"))))
-			must(t, one.Delete(bg, "acme", again, time.Time{}, note("m", "deleted")))
+			must(t, one.Delete(bg, "acme", again, nil, note("m", "deleted")))
 			queues := claim(t, two, t0)
 			wantEqual(t, "events", inQueues(queues), map[string]string{"m": "created renamed changed again deleted"})
 			acknowledge(t, two, queues[0], 5)

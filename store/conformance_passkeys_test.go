@@ -148,7 +148,7 @@ var passkeyCases = []accountsCase{
 					wantEqual(t, "generation", next, 2)
 				}
 			}
-			must(t, one.Delete(bg, "acme", a.ID, time.Time{}))
+			must(t, one.Delete(bg, "acme", a.ID, nil))
 			for _, c := range []string{"1", "2"} {
 				wantErr(t, "of a deleted account", second(two.Passkey(bg, "acme", []byte(c))), record.ErrNotFound)
 			}

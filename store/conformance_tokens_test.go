@@ -134,7 +134,7 @@ var tokenCases = []accountsCase{
 			wantErr(t, "moved", second(two.Token(bg, record.HashToken("moved"))), record.ErrNotFound)
 			b = get[record.Account](t)(two.ByID(bg, "acme", b.ID))
 			must(t, one.AddToken(bg, b, issued(b.ID, "deleted"), 5))
-			must(t, one.Delete(bg, "acme", b.ID, t0))
+			must(t, one.Delete(bg, "acme", b.ID, nil))
 			wantErr(t, "deleted", second(two.Token(bg, record.HashToken("deleted"))), record.ErrNotFound)
 		},
 	},

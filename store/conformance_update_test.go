@@ -188,7 +188,7 @@ var updateCases = []accountsCase{
 			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, add(3)))
 			must(t, second(one.Update(bg, "acme", old.ID, revoking)))
 
-			must(t, two.Delete(bg, "acme", old.ID, time.Time{}))
+			must(t, two.Delete(bg, "acme", old.ID, nil))
 			wantStranger(t, one, "acme", old.ID)
 			wantEqual(t, "failure counts", len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject))), 0)
 			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{{Company: "acme", Account: old.ID, Generation: record.AllGenerations}: true})
@@ -274,7 +274,7 @@ var updateCases = []accountsCase{
 			must(t, second(two.Update(bg, "acme", a.ID, set(true, func(a *record.Account) { a.Keep = hash("s") }))))
 			wantPending(a.Generation+4, hash("s"))
 			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation+4, "h", hash("s")))
-			must(t, two.Delete(bg, "acme", a.ID, time.Time{}))
+			must(t, two.Delete(bg, "acme", a.ID, nil))
 			wantPending(record.AllGenerations, record.TokenHash{})
 		},
 	},
@@ -345,15 +345,19 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "pending revocations",
-		promise: "Delete removes the account in the version that it is given. PendingRevocations returns up to limit accounts. RevocationDone removes one unless its generation is higher by now.",
+		promise: "Delete removes the account if it matches. PendingRevocations returns up to limit accounts. RevocationDone removes one unless its generation is higher by now.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))
 			for range 2 {
 				must(t, second(one.Update(bg, "acme", a.ID, revoking)))
 			}
-			wantErr(t, "another version", one.Delete(bg, "acme", b.ID, t0.Add(time.Hour)), record.ErrNotFound)
-			must(t, one.Delete(bg, "acme", b.ID, get[record.Account](t)(two.ByID(bg, "acme", b.ID)).Updated))
+			must(t, two.SetBackupCodes(bg, b, []string{"c"}))
+			codes := func(n int) func(record.Account) bool {
+				return func(b record.Account) bool { return b.BackupCodes == n }
+			}
+			wantErr(t, "another version", one.Delete(bg, "acme", b.ID, codes(0)), record.ErrConflict)
+			must(t, one.Delete(bg, "acme", b.ID, codes(1)))
 			page := get[[]record.Revocation](t)(two.PendingRevocations(bg, record.Revocation{}, 1))
 			rest := get[[]record.Revocation](t)(two.PendingRevocations(bg, page[len(page)-1], 1000))
 			wantEqual(t, "page by page", append(page, rest...), get[[]record.Revocation](t)(one.PendingRevocations(bg, record.Revocation{}, 1000)))

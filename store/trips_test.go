@@ -224,7 +224,7 @@ func TestAChangeOfAnAccountTakesTwoRoundTrips(t *testing.T) {
 			return accounts.Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "a"}, {Code: "b"}}, events...)
 		},
 		"SetBackupCodes": func() error { return accounts.SetBackupCodes(bg, a, []string{"1", "2", "3"}, events...) },
-		"Delete":         func() error { return accounts.Delete(bg, "acme", a.ID, time.Time{}, events...) },
+		"Delete":         func() error { return accounts.Delete(bg, "acme", a.ID, nil, events...) },
 		"UpdateFailures": func() error {
 			return accounts.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", Account: a.ID}, kind, func(c *record.FailureCount) error {
 				c.Count, c.Outbox = c.Count+1, events

@@ -120,16 +120,10 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string, match func(record
 	if err != nil {
 		return err
 	}
-	var version time.Time
-	if match != nil {
-		if version = a.Updated; !match(a) {
-			return ErrVersion
-		}
-	}
 	deleted := ad.event(record.AccountDeleted, a)
-	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, version, background.OutboxEvents(ctx, ad.Company, deleted)...); err != nil {
-		if match != nil && errors.Is(err, record.ErrNotFound) {
-			return ErrVersion // it was changed or deleted meanwhile
+	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, match, background.OutboxEvents(ctx, ad.Company, deleted)...); err != nil {
+		if errors.Is(err, record.ErrConflict) {
+			return ErrVersion
 		}
 		return adminError("deleting the account", err)
 	}

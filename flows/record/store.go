@@ -183,8 +183,9 @@ type AccountWriter interface {
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, events ...OutboxEvent) error
 	// Delete removes the account with everything that belongs to it, and stores a
 	// pending revocation of all its session generations. It returns ErrNotFound if there
-	// is no such account or, unless updated is zero, its Updated is another time.
-	Delete(ctx context.Context, company string, id int64, updated time.Time, events ...OutboxEvent) error
+	// is no such account, and ErrConflict if match, which may be nil, is not true of it. No
+	// other write to the account can happen after match.
+	Delete(ctx context.Context, company string, id int64, match func(Account) bool, events ...OutboxEvent) error
 }
 
 // BackupCodes keeps the hashes of accounts' backup codes.

@@ -416,10 +416,10 @@ func (s accounts) withPresent(ctx context.Context, what string, a record.Account
 	})
 }
 
-func (s accounts) Delete(ctx context.Context, company string, id int64, updated time.Time, events ...record.OutboxEvent) error {
+func (s accounts) Delete(ctx context.Context, company string, id int64, match func(record.Account) bool, events ...record.OutboxEvent) error {
 	return s.with(ctx, "delete", company, id, func(r *row) error {
-		if !updated.IsZero() && !r.Updated.Equal(stored(updated)) {
-			return record.ErrNotFound
+		if match != nil && !match(s.load(r)) {
+			return record.ErrConflict
 		}
 		s.insert(company, id, events)
 		delete(s.rows, id)

@@ -209,7 +209,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			return err == nil && len(left) == 0
 		}},
 		{"Delete", commitSent, func(s record.Accounts, a record.Account) error {
-			return s.Delete(bg, "acme", a.ID, time.Time{})
+			return s.Delete(bg, "acme", a.ID, nil)
 		}, func(s record.Accounts, a record.Account) bool {
 			_, err := s.ByID(bg, "acme", a.ID)
 			return errors.Is(err, record.ErrNotFound)

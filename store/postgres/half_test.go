@@ -24,7 +24,7 @@ func TestYieldingCallsLeaveHalfOfThePostgresConnections(t *testing.T) {
 	must(t, second(tx.Exec(bg, "SELECT FROM accounts FOR UPDATE")))
 	var calls sync.WaitGroup
 	for range 20 {
-		calls.Go(func() { _ = p.Accounts().Delete(record.Yielding(bg), "acme", a.ID, time.Time{}) })
+		calls.Go(func() { _ = p.Accounts().Delete(record.Yielding(bg), "acme", a.ID, nil) })
 	}
 	storetest.Eventually(t, 10*time.Second, "calls that wait for the lock", func() bool { return len(p.half) == 2 && p.pool.Stat().AcquiredConns() == 2 })
 	time.Sleep(100 * time.Millisecond)

@@ -324,7 +324,7 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 			return second(s.Create(bg, t0, record.Account{Company: "acme", Mnemocode: fmt.Sprint("new", i), Email: x, LoginName: y}))
 		case 5:
 			if i > 500 {
-				return s.Delete(bg, "acme", id, time.Time{})
+				return s.Delete(bg, "acme", id, nil)
 			}
 		}
 		_, err := s.Update(bg, "acme", id, func(a *record.Account) (bool, error) {

@@ -115,7 +115,7 @@ func CallAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"AddSigningKey":         s.AddSigningKey(ctx, a.Company, record.SigningKey{Number: 1, Created: T0}),
 		"RemoveSigningKeys":     s.RemoveSigningKeys(ctx, a.Company, 2),
 		"Sweep":                 s.Sweep(ctx, T0),
-		"Delete":                s.Delete(ctx, a.Company, a.ID, time.Time{}),
+		"Delete":                s.Delete(ctx, a.Company, a.ID, nil),
 	}
 }
 

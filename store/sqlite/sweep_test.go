@@ -58,7 +58,7 @@ func TestSQLiteOverwritesWhatIsDeleted(t *testing.T) {
 		sess := session(fmt.Sprint("s@", accounts[i]), accounts[i], 1, record.CheckOTP)
 		sess.Code = &record.Code{Phone: "gone-phone", Expires: t0.Add(time.Minute)}
 		must(t, s.Sessions().Create(bg, t0, sess))
-		must(t, s.Accounts().Delete(bg, "acme", accounts[i], time.Time{}))
+		must(t, s.Accounts().Delete(bg, "acme", accounts[i], nil))
 		must(t, s.Sessions().End(bg, t0, record.Revocation{Company: "acme", Account: accounts[i], Generation: record.AllGenerations}))
 	}
 	must(t, s.Accounts().Sweep(bg, t0))
@@ -84,7 +84,7 @@ func TestSQLiteSweepsWhileSomeoneReads(t *testing.T) {
 	reader, err := s.readers.BeginTx(bg, &sql.TxOptions{ReadOnly: true})
 	must(t, err)
 	must(t, reader.QueryRow("SELECT count(*) FROM accounts").Scan(new(int)))
-	must(t, s.Accounts().Delete(bg, "acme", a.ID, time.Time{}))
+	must(t, s.Accounts().Delete(bg, "acme", a.ID, nil))
 	watch := storetest.StartWatch()
 	wantErr(t, "a sweep while someone reads", s.Accounts().Sweep(bg, t0), errRead)
 	if took := watch.Took(); took > 2*time.Second {

@@ -155,13 +155,22 @@ func (s Accounts) Search(ctx context.Context, company string, match record.Match
 // Changing
 
 const (
-	deleteAccount     = `DELETE FROM accounts WHERE ` + oneAccount + ` AND (CAST($3 AS bigint) = 0 OR updated = $3)` // foreign keys also delete the rows that belong to it
+	deleteAccount     = `DELETE FROM accounts WHERE ` + oneAccount // foreign keys also delete the rows that belong to it
 	deleteAllFailures = `DELETE FROM failures WHERE company = $1 AND account = CAST($2 AS bigint)`
 )
 
-func (s Accounts) Delete(ctx context.Context, company string, id int64, updated time.Time, events ...record.OutboxEvent) error {
+func (s Accounts) Delete(ctx context.Context, company string, id int64, match func(record.Account) bool, events ...record.OutboxEvent) error {
 	return transact(ctx, s, "accounts.delete: deleting account", func(ctx context.Context, tx Queries) error {
-		if err := ExecOr(ctx, tx, record.ErrNotFound, deleteAccount, company, id, record.Micros(updated)); err != nil {
+		if match != nil {
+			a, err := s.lockAndLoad(ctx, tx, company, id)
+			if err != nil {
+				return err
+			}
+			if !match(a) {
+				return record.ErrConflict
+			}
+		}
+		if err := ExecOr(ctx, tx, record.ErrNotFound, deleteAccount, company, id); err != nil {
 			return err
 		}
 		tx.Later(ctx, deleteAllFailures, company, id)
