@@ -611,7 +611,7 @@ func (p *Store) resetIfDead(pool *pgxpool.Pool, began time.Time, err error) {
 // that was sent and not answered.
 func rolledBack(err error) bool {
 	switch code(err) {
-	case "40001", "40P01", "25006": // serialization failure, deadlock, read-only
+	case "40001", "40P01", "25006", "23505": // serialization failure, deadlock, read-only, taken by another call just now
 		return true
 	}
 	return errors.Is(err, sqlstore.ErrAgain)

@@ -291,6 +291,41 @@ func TestPostgresHasAsManyConnectionsAsItMay(t *testing.T) {
 	}
 }
 
+// The keys of an account that moves are not all known before it is loaded. An account that is
+// created meanwhile with one of its login ids still waits, and then finds it taken.
+func TestAnAccountThatMovesKeepsItsLoginIDs(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
+	p, other := startStore(t, dsn, Options{}), startStore(t, dsn, Options{})
+	a := create(t, p.Accounts(), record.Account{
+		Company: "old", Mnemocode: "m1", Status: record.StatusActive, LoginName: "60012345", Storing: record.Storing{PhoneRegion: "LT"},
+	})
+	must(t, p.Accounts().AddDevice(bg, "old", a.ID, device("d"), ""))
+	locker, err := other.pool.Acquire(bg)
+	must(t, err)
+	defer locker.Release()
+	tx := get[pgx.Tx](t)(locker.Begin(bg))
+	must(t, second(tx.Exec(bg, "SELECT FROM devices FOR UPDATE")))
+	results := make(chan error, 2)
+	begin := func(waiting int, call func() error) {
+		go func() { results <- call() }()
+		storetest.Eventually(t, 10*time.Second, "a call that waits", func() (is bool) {
+			must(t, other.pool.QueryRow(bg, "SELECT count(*) = $1 FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0", waiting).Scan(&is))
+			return is
+		})
+	}
+	begin(1, func() error { return p.Accounts().MoveAccount(bg, "old", a.ID, "new", func(*record.Account) {}) })
+	begin(2, func() error {
+		return second(p.Accounts().Create(bg, t0, record.Account{Company: "new", Mnemocode: "m2", Status: record.StatusActive, Phone: "+37060012345"}))
+	})
+	must(t, tx.Rollback(bg))
+	wantWinners(t, []error{<-results, <-results}, 1, func(err error) bool {
+		_, taken := errors.AsType[*record.TakenError](err)
+		return taken
+	})
+	wantEqual(t, "the owner", get[record.Account](t)(p.Accounts().ByLoginID(bg, "new", "+37060012345", "")).ID, a.ID)
+}
+
 // Without the order of the locks, two writers that want each other's values would
 // deadlock.
 func TestPostgresWritersNeverDeadlock(t *testing.T) {

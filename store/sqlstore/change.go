@@ -124,25 +124,33 @@ func NewLoginIDs(before, after record.Account) iter.Seq2[string, string] {
 
 const (
 	deleteLoginIDs   = `DELETE FROM login_ids WHERE account = $1`
-	insertLoginID    = `INSERT INTO login_ids (company, login_id, account) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
+	insertLoginID    = `INSERT INTO login_ids (company, login_id, account) VALUES ($1, $2, $3)`
 	deleteIdentities = `DELETE FROM identities WHERE account = $1`
-	insertIdentity   = `INSERT INTO identities (company, provider, subject, account) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
+	insertIdentity   = `INSERT INTO identities (company, provider, subject, account) VALUES ($1, $2, $3, $4)`
 )
 
-// storeKeys replaces the login ids and identities that find a. After RefuseTaken, a
-// conflict can only be within a: two of its fields have the same login id.
+// storeKeys replaces the login ids and identities that find a. Two of its fields may have the
+// same login id. A conflict with another account, which RefuseTaken sees if the call begins
+// again, fails.
 func storeKeys(ctx context.Context, tx Queries, before, a record.Account) {
 	if !record.SameLoginIDs(before, a) {
 		tx.Later(ctx, deleteLoginIDs, a.ID)
+		var stored []string
 		for _, id := range record.LoginIDs(a) {
-			tx.Later(ctx, insertLoginID, a.Company, id, a.ID)
+			if !slices.Contains(stored, id) {
+				stored = append(stored, id)
+				tx.Later(ctx, insertLoginID, a.Company, id, a.ID)
+			}
 		}
 	}
 	if slices.Equal(before.Identities, a.Identities) {
 		return
 	}
 	tx.Later(ctx, deleteIdentities, a.ID)
-	for _, i := range a.Identities {
+	for n, i := range a.Identities {
+		if slices.Contains(a.Identities[:n], i) {
+			continue
+		}
 		tx.Later(ctx, insertIdentity, a.Company, i.Provider, i.Subject, a.ID)
 	}
 }
