@@ -395,17 +395,9 @@ func (a *App) start(ctx context.Context) error {
 	for code, c := range a.Companies {
 		service.Companies[code] = counted(c.effective)
 	}
-	create := func() bool { return a.createAccounts(ctx, service) }
-	// A config that fails to load must not create accounts in the store of the one that runs. In
-	// another store they must exist before the first login.
-	running := Running()
-	early := running == nil || running.stores[0] != a.stores[0]
-	if !early || !create() {
+	if !a.createAccounts(ctx, service) {
 		a.workers.Go(func() {
-			if !early && (!a.waitUntilItRuns(ctx) || create()) {
-				return
-			}
-			if retry(ctx, seedAgainAfter, create) {
+			if retry(ctx, seedAgainAfter, func() bool { return a.createAccounts(ctx, service) }) {
 				a.log.Info("the configured accounts exist")
 			}
 		})
@@ -430,7 +422,7 @@ func runningCompany(code string) *tenant.Company {
 // must not deliver the events of the one that runs, nor change its memory, and until it
 // runs, other modules may subscribe to events.
 func (a *App) run(ctx context.Context, service *flows.Service) {
-	if !a.waitUntilItRuns(ctx) {
+	if !retry(ctx, 10*time.Millisecond, func() bool { return Running() == a }) {
 		close(a.watcher.done)
 		return
 	}
@@ -442,11 +434,6 @@ func (a *App) run(ctx context.Context, service *flows.Service) {
 		a.watcher.run(ctx)
 	}()
 	service.Run(ctx)
-}
-
-// waitUntilItRuns returns false if ctx ends before the config runs.
-func (a *App) waitUntilItRuns(ctx context.Context) bool {
-	return retry(ctx, 10*time.Millisecond, func() bool { return Running() == a })
 }
 
 // createAccounts creates the configured accounts that don't exist, and forgets their

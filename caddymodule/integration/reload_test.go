@@ -456,13 +456,6 @@ func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
 		}
 		works(b.name)
 	}
-	for range 6 { // Caddy starts its apps in random order
-		config := server(fields{"listen": []string{"192.0.2.1:1"}})
-		node.postConfig("application/json", strings.Replace(config, `"accounts":{`, `"accounts":{"early":{"login":"early"},`, 1)).wantStatus(http.StatusBadRequest)
-	}
-	node.admin("GET", "accounts/early", nil).wantStatus(http.StatusNotFound)
-	node.postConfig("text/caddyfile", strings.Replace(good, "account alice {", "account early {\nlogin early\n}\naccount alice {", 1)).wantStatus(http.StatusOK)
-	node.eventually("account of the configuration that runs", func() bool { return node.admin("GET", "accounts/early", nil).Status == http.StatusOK })
 	node.postConfig("text/caddyfile", good).wantStatus(http.StatusOK)
 	works("a good one")
 }
