@@ -463,7 +463,8 @@ func (c *Company) checkAccounts() error {
 
 func checkSeed(seed manage.Seed) error {
 	a := seed.Account
-	if err := cmp.Or(guest.Inside("login", guest.CheckNoPlaceholder(a.LoginName, "write the name that the user types")), guest.Inside("question", asRead(a.Question))); err != nil {
+	if err := cmp.Or(guest.Inside("login", guest.CheckNoPlaceholder(a.LoginName, "write the name that the user types")), guest.Inside("question", asRead(a.Question)),
+		guest.Inside("email", guest.CheckNoSecret(a.Email, "write the address itself"))); err != nil {
 		return err
 	}
 	a.AnswerHash = seed.Answer // not hashed yet; only its presence matters here
@@ -479,6 +480,9 @@ func checkSeed(seed manage.Seed) error {
 		return err
 	}
 	for i, identity := range a.Identities {
+		if err := guest.CheckNoSecret(identity.Subject, "write the subject itself"); err != nil {
+			return guest.Inside("identity", err)
+		}
 		same := func(other record.Identity) bool { return other.Provider == identity.Provider }
 		if slices.ContainsFunc(a.Identities[:i], same) {
 			return fmt.Errorf("identity %d already specified; an account has one of each provider", identity.Provider)

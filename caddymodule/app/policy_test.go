@@ -39,7 +39,9 @@ func fromJSON(t *testing.T, config string) (*App, error) {
 	t.Helper()
 	storage := &certmagic.FileStorage{Path: t.TempDir()}
 	app := new(App)
-	must(t, caddy.StrictUnmarshalJSON([]byte(config), app))
+	if err := caddy.StrictUnmarshalJSON([]byte(config), app); err != nil {
+		return nil, err
+	}
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	t.Cleanup(func() {
 		cancel()
@@ -311,6 +313,11 @@ func TestJSONIsRefused(t *testing.T) {
 		`{` + acme + `}},"limits":{"lock_after":-1}}`:                                                                                                       "limits lock_after: -1 is out of range",
 		`{` + acme + `}},"otp":{"fixed":[{"code":"123456","phones":[]}]}}`:                                                                                  "otp fixed: a code has no phone",
 		`{` + acme + `}},"insecure":["otp.renewals"]}`:                                                                                                      `insecure: no standard bounds "otp.renewals"`,
+		`{` + acme + `,"accounts":{"a":{"email":"{env.ADMIN}@example.com"}}}}}`:                                                                             "company acme: account a: email: placeholders are not replaced here; write the address itself",
+		`{` + acme + `,"accounts":{"a":{"identities":[{"provider":2,"subject":"{env.X}"}]}}}}}`:                                                             "company acme: account a: identity: placeholders are not replaced here; write the subject itself",
+		`{` + acme + `}},"texts":"/no/such/directory"}`:                                                                                                     "; correct the path",
+		`{` + acme + `,"limits":{"failures_per_address":"30 per 5m"}}}}`:                                                                                    `cannot unmarshal "30 per 5m" (write a number and a time, as in 5/10m) into Go struct field Limits.companies.Policy.limits.failures_per_address`,
+		`{` + acme + `,"session":{"idle":"1x"}}}}`:                                                                                                          `cannot unmarshal "1x" (write a number and its unit, as in 10m) into Go struct field Session`,
 		`{` + acme + `}},"sms":[{"sender":{"module":"pigeon"}}]}`:                                                                                           "sms: ",
 		`{` + acme + `,"limits":{"sms_countries":[]}}},"limits":{"sms_countries":["+370"]}}`:                                                                "company acme: limits sms_countries: the list is empty",
 		`{` + acme + `}},"sms":[{"countries":[],"sender":{"module":"log"}}]}`:                                                                               "sms: countries: the list is empty",

@@ -444,6 +444,14 @@ func CheckNoPlaceholder(s, advice string) error {
 	return nil
 }
 
+// CheckNoSecret is CheckNoPlaceholder for values in which other braces have a meaning.
+func CheckNoSecret(s, advice string) error {
+	if strings.Contains(s, "{env.") || strings.Contains(s, "{file.") {
+		return CheckNoPlaceholder(s, advice)
+	}
+	return nil
+}
+
 // CheckedText is Text with a check of the value by Literally.
 func CheckedText(s *string, check func(string) error) Parser {
 	return func(d *caddyfile.Dispenser) error {

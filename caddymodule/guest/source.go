@@ -94,10 +94,10 @@ func (s Source) descend(words []string) (key string) {
 	return key
 }
 
-// At adds the position to an error that begins with the names of options.
+// At adds advice, and the position if it is known, to an error that begins with the names of options.
 func (s Source) At(err error) error {
-	if err == nil || s == nil {
-		return err
+	if err == nil {
+		return nil
 	}
 	advice := ""
 	switch {
@@ -106,5 +106,8 @@ func (s Source) At(err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		advice = "; let Caddy's user read it"
 	}
-	return fmt.Errorf("%w%s, at %s", err, advice, s.Line(err.Error()))
+	if at := s.Line(err.Error()); at != "" {
+		advice += ", at " + at
+	}
+	return fmt.Errorf("%w%s", err, advice)
 }

@@ -229,6 +229,9 @@ func (c *oauthClient) checkScopes() error {
 
 func (c *oauthClient) checkPrompts() error {
 	for _, prompt := range c.Prompt {
+		if err := guest.CheckNoSecret(prompt, "write the prompt itself"); err != nil {
+			return guest.Inside("prompt", err)
+		}
 		if prompt == "none" || !scopeToken.MatchString(prompt) {
 			return fmt.Errorf("prompt: %q shows users nothing to log in with; write login, consent or select_account", prompt)
 		}

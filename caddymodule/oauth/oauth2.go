@@ -98,6 +98,10 @@ func (p *OAuth2) Validate() error {
 	if p.Subject == "" {
 		return errors.New("oauth oauth2: subject is missing; name the field that identifies the user")
 	}
+	const advice = "write the name of the field"
+	if err := cmp.Or(guest.Inside("subject", guest.CheckNoSecret(p.Subject, advice)), guest.Inside("email", guest.CheckNoSecret(p.Email+p.Verified, advice))); err != nil {
+		return fmt.Errorf("oauth oauth2: %w", err)
+	}
 	if p.LinkVerifiedEmail && (p.Email == "" || p.Verified == "") {
 		return errors.New("oauth oauth2: link_verified_email needs email with the field that says whether it is verified")
 	}

@@ -62,8 +62,8 @@ func (p *Policy) checkPasswords() error {
 	if _, err := compile(p.Password.Regex); err != nil {
 		return err
 	}
-	if text := p.Password.Regex + p.Password.RegexDescription; strings.Contains(text, "{env.") || strings.Contains(text, "{file.") { // other braces have a meaning
-		return errors.New("password regex: placeholders are not replaced here; write the expression and its description themselves")
+	if err := guest.CheckNoSecret(p.Password.Regex+p.Password.RegexDescription, "write the expression and its description themselves"); err != nil {
+		return guest.Inside("password regex", err)
 	}
 	if list := p.Password.Breached; list != nil {
 		if err := list.Check(); err != nil {

@@ -72,6 +72,9 @@ func (r *Redis) Provision(caddy.Context) error {
 			return err
 		}
 	}
+	if err := guest.CheckNoSecret(r.Sentinel, "write the name that the sentinels know"); err != nil {
+		return guest.Inside("sessions redis: sentinel", err)
+	}
 	made, err := redis.Open(r.options())
 	if err != nil {
 		return fmt.Errorf("sessions redis: %w", err)

@@ -3,6 +3,7 @@ package tenant
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -39,8 +40,16 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	parsed, err := parseDuration(text)
+	if err != nil {
+		return unreadable[Duration](text, "write a number and its unit, as in 10m")
+	}
 	*d = Duration(parsed)
-	return err
+	return nil
+}
+
+// unreadable is an error to which encoding/json adds the name of the field.
+func unreadable[T any](text, advice string) error {
+	return &json.UnmarshalTypeError{Value: strconv.Quote(text) + " (" + advice + ")", Type: reflect.TypeFor[T]()}
 }
 
 var days = regexp.MustCompile(`[0-9.]+d`)
@@ -83,6 +92,18 @@ func (r Rate) MarshalText() ([]byte, error) {
 		return []byte(unlimited), nil
 	}
 	return []byte(strconv.Itoa(r.N) + "/" + Duration(r.Per).String()), nil
+}
+
+// UnmarshalJSON parses a rate.
+func (r *Rate) UnmarshalJSON(data []byte) error {
+	var text *string
+	if err := json.Unmarshal(data, &text); err != nil || text == nil {
+		return err
+	}
+	if err := r.UnmarshalText([]byte(*text)); err != nil {
+		return unreadable[Rate](*text, err.Error())
+	}
+	return nil
 }
 
 // UnmarshalText parses a rate.
