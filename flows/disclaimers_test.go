@@ -54,18 +54,26 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	wantAccepted(t, b, "privacy 1 12:01:00", "terms 1 12:00:00")
 }
 
+// The node that ends the slower login may still have the configuration of before.
 func TestAnOldVersionDoesNotReplaceANewOne(t *testing.T) {
-	b := newHarness(t)
-	b.update(true, func(a *record.Account) { a.SecondFactor = true })
-	b.company.Disclaimers = []wire.Disclaimer{terms}
-	accept := credentials(object{"accept_disclaimers": []string{"terms"}})
-	slow := b.must("auth/checkcredentials", "", accept).SessionToken
-	otp := b.sms.last(t).Code
-	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "2"}} // a reload, and another login
-	b.clock.advance(time.Minute)
-	b.must("auth/checkotp", b.must("auth/checkcredentials", "", accept).SessionToken, object{"otp": b.sms.last(t).Code})
-	wantStep(t, b.must("auth/checkotp", slow, object{"otp": otp}), record.Authorized)
-	wantAccepted(t, b, "terms 2 12:01:00")
+	for _, outdated := range []bool{false, true} {
+		b := newHarness(t)
+		b.update(true, func(a *record.Account) { a.SecondFactor = true })
+		b.company.Disclaimers = []wire.Disclaimer{terms}
+		old, before := b.node(), *b.company
+		accept := credentials(object{"accept_disclaimers": []string{"terms"}})
+		slow := b.must("auth/checkcredentials", "", accept).SessionToken
+		otp := b.sms.last(t).Code
+		b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "2"}} // a reload, and another login
+		b.clock.advance(time.Minute)
+		b.must("auth/checkotp", b.must("auth/checkcredentials", "", accept).SessionToken, object{"otp": b.sms.last(t).Code})
+		if outdated {
+			old.Config.Companies = map[string]*tenant.Company{code: &before}
+		}
+		b.clock.advance(time.Minute)
+		wantStep(t, old.must("auth/checkotp", slow, object{"otp": otp}), record.Authorized)
+		wantAccepted(t, b, "terms 2 12:01:00")
+	}
 }
 
 // Contract, section 4: an acceptance is evidence. It counts only for a version that an

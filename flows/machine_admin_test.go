@@ -35,7 +35,7 @@ func (m *machine) create(t *rapid.T, c *modelCompany) {
 		mustSet:      oneIn(t, 4, "must_set_password"),
 		password:     pick(t, "password", append(machinePasswords, "")...),
 		subject:      pick(t, "identity", "", "ann", "bob"),
-		accepted:     map[string]string{},
+		accepted:     map[string]modelAcceptance{},
 	}
 	if rapid.Bool().Draw(t, "question") {
 		a.question, a.answer = "Your cat?", pick(t, "answer", machineAnswers...)
@@ -263,9 +263,12 @@ func (m *machine) look(t *rapid.T) {
 	ad := m.admin(t, c)
 	stored, err := ad.ByMnemocode(t.Context(), a.mnemocode)
 	m.noError(t, err)
-	accepted := map[string]string{}
+	accepted, wantedAccepted := map[string]string{}, map[string]string{}
 	for _, x := range stored.Accepted {
 		accepted[x.Code] = x.Version
+	}
+	for code, x := range a.accepted {
+		wantedAccepted[code] = x.version
 	}
 	failures, err := ad.Accounts.FailureCounts(t.Context(), record.FailureKey{Company: c.Code, Account: stored.ID})
 	m.noError(t, err)
@@ -309,7 +312,7 @@ func (m *machine) look(t *rapid.T) {
 		Sessions                  map[record.TokenHash]bool
 		Devices                   map[record.TokenHash]int // with their wrong passwords
 	}
-	want := facts{a.accepted, len(a.backup), a.mustSet, a.passwords.n, a.codes.n, a.answers.n, wanted, wantedDevices}
+	want := facts{wantedAccepted, len(a.backup), a.mustSet, a.passwords.n, a.codes.n, a.answers.n, wanted, wantedDevices}
 	got := facts{accepted, stored.BackupCodes, stored.MustSetPassword, failures[record.WrongPasswords].Count,
 		failures[record.WrongCodes].Count, failures[record.WrongAnswers].Count, sessions, devices}
 	if diff := gocmp.Diff(want, got); diff != "" {

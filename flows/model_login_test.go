@@ -160,10 +160,10 @@ func (c *modelCompany) needsSecond(a *modelAccount) bool {
 
 // pending lists the disclaimers whose current version is not accepted yet. A decoy
 // has accepted all.
-func (c *modelCompany) pending(a *modelAccount, accepted map[string]string) []string {
+func (c *modelCompany) pending(a *modelAccount, accepted map[string]modelAcceptance) []string {
 	pending := []string{}
 	for _, d := range c.Disclaimers {
-		if a != nil && a.accepted[d.Code] != d.Version && accepted[d.Code] != d.Version {
+		if a != nil && a.accepted[d.Code].version != d.Version && accepted[d.Code].version != d.Version {
 			pending = append(pending, d.Code)
 		}
 	}
@@ -186,15 +186,15 @@ func (m *model) lists(c *modelCall) map[string]time.Time {
 // accept adds the disclaimers that the body accepts to those of the session.
 // Together they must include all that are pending, and an answer to this login must have
 // listed these.
-func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
-	accepted := map[string]string{}
+func (m *model) accept(c *modelCall, a *modelAccount) map[string]modelAcceptance {
+	accepted := map[string]modelAcceptance{}
 	if c.session != nil {
 		accepted = maps.Clone(c.session.accepted)
 		current := map[string]string{}
 		for _, d := range c.company.Disclaimers {
 			current[d.Code] = d.Version
 		}
-		maps.DeleteFunc(accepted, func(code, version string) bool { return current[code] != version })
+		maps.DeleteFunc(accepted, func(code string, x modelAcceptance) bool { return current[code] != x.version })
 	}
 	pending := c.company.pending(a, accepted)
 	codes, _ := c.body["accept_disclaimers"].([]string)
@@ -207,7 +207,7 @@ func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
 				}
 				panic(modelRefusal{Code: "auth.disclaimer.invalid", Disclaimers: pending, Captcha: c.captchaDue})
 			}
-			accepted[d.Code] = d.Version
+			accepted[d.Code] = modelAcceptance{d.Version, m.now}
 		}
 	}
 	return accepted
@@ -244,7 +244,11 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		reply.Quality = true
 	case record.Authorized:
 		reply.Mnemocode = s.account.mnemocode
-		maps.Copy(s.account.accepted, s.accepted)
+		for code, x := range s.accepted {
+			if !x.at.Before(s.account.accepted[code].at) { // it may have taken longer than a login that accepted another version
+				s.account.accepted[code] = x
+			}
+		}
 	}
 	s.company, s.token, s.begun, s.proved = c.company, c.got.token, m.now, m.now
 	s.expires = m.now.Add(time.Duration(c.company.Session.Temporary))
@@ -258,7 +262,7 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		s.early = s.expires
 	}
 	if s.accepted == nil {
-		s.accepted = map[string]string{}
+		s.accepted = map[string]modelAcceptance{}
 	}
 	if c.session != nil {
 		c.session.ended, c.session.barred = true, nil

@@ -44,11 +44,11 @@ type modelAccount struct {
 	secondFactor, mustSet   bool
 	password                string // empty if the account has none
 	question, answer        string
-	subject                 string            // at provider 1; empty if none
-	accepted                map[string]string // disclaimers with their versions
-	backup                  []string          // unused backup codes
-	app                     []byte            // the secret of the authenticator app; nil if none
-	used                    map[int64]bool    // the app's used codes, by their steps of 30 s
+	subject                 string                     // at provider 1; empty if none
+	accepted                map[string]modelAcceptance // of disclaimers
+	backup                  []string                   // unused backup codes
+	app                     []byte                     // the secret of the authenticator app; nil if none
+	used                    map[int64]bool             // the app's used codes, by their steps of 30 s
 	modelAttempts
 }
 
@@ -60,6 +60,11 @@ type modelCount struct {
 	n       int
 	until   time.Time
 	changed time.Time // for the store, which forgets unknown login ids after a day
+}
+
+type modelAcceptance struct {
+	version string
+	at      time.Time
 }
 
 type modelSession struct {
@@ -80,9 +85,9 @@ type modelSession struct {
 	early     time.Time // from now on it may have expired: activity is written once a minute
 	ends      time.Time // when its lifetime ends
 	code      *modelCode
-	byApp     bool                 // it expects a code of the authenticator app
-	accepted  map[string]string    // disclaimers accepted during the login
-	listed    map[string]time.Time // the versions of all disclaimers when an answer to this login listed them, and until when that is known
+	byApp     bool                       // it expects a code of the authenticator app
+	accepted  map[string]modelAcceptance // disclaimers accepted during the login
+	listed    map[string]time.Time       // the versions of all disclaimers when an answer to this login listed them, and until when that is known
 	renewals  modelCount
 	methods   []string     // the proofs that the user has given
 	proved    time.Time    // when the last one was given

@@ -298,7 +298,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "accept",
-		promise: "Accept records acceptances. Each replaces that of an older version.",
+		promise: "Accept records acceptances. Each replaces that of another version, unless this was given later.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			later := t0.Add(time.Hour)
@@ -311,6 +311,8 @@ var updateCases = []accountsCase{
 			}
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), a)
 			must(t, one.Accept(bg, "acme", a.ID, nil))
+			must(t, one.Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "c", Version: "0", At: later.Add(-time.Microsecond)}}))
+			wantEqual(t, "after an earlier one", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Accepted, a.Accepted)
 		},
 	},
 	{

@@ -178,8 +178,8 @@ type AccountWriter interface {
 	// if the account is missing or its Generation is no longer generation. Of
 	// several callers with the same generation, one succeeds.
 	SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep TokenHash, events ...OutboxEvent) error
-	// Accept stores acceptances. Each replaces that of an older version. It returns
-	// ErrNotFound if there is no such account.
+	// Accept stores acceptances. Each replaces that of another version, unless this was given
+	// later. It returns ErrNotFound if there is no such account.
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, events ...OutboxEvent) error
 	// Delete removes the account with everything that belongs to it, and stores a
 	// pending revocation of all its session generations. It returns ErrNotFound if there

@@ -371,6 +371,9 @@ func (s accounts) SetPassword(ctx context.Context, now time.Time, company string
 func (r *row) accept(accepted []record.Acceptance) {
 	for _, a := range accepted {
 		a.At = stored(a.At)
+		if slices.ContainsFunc(r.Accepted, func(old record.Acceptance) bool { return old.Code == a.Code && a.At.Before(old.At) }) {
+			continue
+		}
 		r.Accepted = append(slices.DeleteFunc(slices.Clone(r.Accepted), func(old record.Acceptance) bool { return old.Code == a.Code }), a)
 	}
 	slices.SortFunc(r.Accepted, record.Acceptance.Compare)

@@ -199,7 +199,8 @@ func (s Accounts) SetPassword(
 
 const accept = `
 	INSERT INTO acceptances (account, code, version, at) VALUES ($1, $2, $3, $4)
-	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
+	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at
+	WHERE excluded.at >= acceptances.at`
 
 func (s Accounts) Accept(
 	ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent,
