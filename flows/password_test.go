@@ -69,7 +69,7 @@ func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
 	b.withHash(bcryptHash(t, password))
 	accounts := b.Accounts
 	b.Accounts = overtaken{accounts, func() {
-		if err := accounts.SetPassword(t.Context(), b.clock.Now(), code, b.account, b.load().Generation, "new", record.TokenHash{}); err != nil {
+		if err := accounts.SetPassword(t.Context(), b.clock.Now(), b.load(), "new", record.TokenHash{}); err != nil {
 			t.Error(err)
 		}
 	}}
@@ -79,8 +79,7 @@ func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
 	}
 }
 
-// overtaken is an account store that calls before just before an Update or a
-// DeletePasskey.
+// overtaken is an account store that calls before just before a change by a user.
 type overtaken struct {
 	record.Accounts
 	before func()
@@ -92,10 +91,27 @@ func (o overtaken) Update(ctx context.Context, company string, id int64, change 
 }
 
 func (o overtaken) DeletePasskey(
-	ctx context.Context, now time.Time, company string, account, generation int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent,
+	ctx context.Context, now time.Time, a record.Account, credential []byte, keep record.TokenHash, events ...record.OutboxEvent,
 ) (int64, error) {
 	o.before()
-	return o.Accounts.DeletePasskey(ctx, now, company, account, generation, credential, keep, events...)
+	return o.Accounts.DeletePasskey(ctx, now, a, credential, keep, events...)
+}
+
+func (o overtaken) AddPasskey(ctx context.Context, now time.Time, a record.Account, p record.Passkey, events ...record.OutboxEvent) error {
+	o.before()
+	return o.Accounts.AddPasskey(ctx, now, a, p, events...)
+}
+
+func (o overtaken) SetBackupCodes(ctx context.Context, a record.Account, hashes []string, events ...record.OutboxEvent) error {
+	o.before()
+	return o.Accounts.SetBackupCodes(ctx, a, hashes, events...)
+}
+
+func (o overtaken) SetPassword(
+	ctx context.Context, now time.Time, a record.Account, hash string, keep record.TokenHash, events ...record.OutboxEvent,
+) error {
+	o.before()
+	return o.Accounts.SetPassword(ctx, now, a, hash, keep, events...)
 }
 
 // passwordRoutes lists the two routes that take a password, with the error for a

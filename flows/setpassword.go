@@ -97,7 +97,7 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 	if c.Session().State == record.RecoveryPassword {
 		changed.Name = record.TypeRecoveryCompleted
 	}
-	err = s.Accounts.SetPassword(ctx, c.Now, c.Company.Code, a.ID, a.Generation, hash, record.TokenHash{}, background.OutboxEvents(ctx, c.Company, changed)...)
+	err = s.Accounts.SetPassword(ctx, c.Now, a, hash, record.TokenHash{}, background.OutboxEvents(ctx, c.Company, changed)...)
 	if err != nil { // perhaps the request of another session was faster and revoked this one
 		return wire.Gone("storing the password", err)
 	}

@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -233,20 +234,56 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)
 }
 
-// A session that is revoked at the last moment changes no second factor any more.
-func TestARevokedSessionChangesNoSecondFactor(t *testing.T) {
-	b := newHarness(t)
-	b.update(false, func(a *record.Account) { a.TOTP = "sealed" })
-	id := b.idOf(b.sessionIn(record.Authorized))
-	whole := b.Accounts
-	b.Accounts = overtaken{whole, func() {
-		b.Accounts = whole
-		must(t, b.admin().EndSessions(t.Context(), mnemocode))
-	}}
-	if _, err := b.admin().RemoveTOTP(t.Context(), mnemocode, id); !errors.Is(err, manage.ErrChanged) {
-		t.Errorf("got %v", err)
+// A session that is revoked at the last moment changes nothing any more.
+func TestARevokedSessionChangesNothing(t *testing.T) {
+	ends := map[string]func(*harness){
+		"the account's": func(b *harness) { must(t, b.admin().EndSessions(t.Context(), mnemocode)) },
+		"the company's": (*harness).endAllSessions,
 	}
-	if b.load().TOTP == "" {
-		t.Error("the app was removed")
+	changes := map[string]func(b *harness, user *manage.Self) error{
+		"a new password": func(b *harness, user *manage.Self) error {
+			return user.ChangePassword(t.Context(), mnemocode, manage.PasswordChange{Current: password, New: newSecret, Keep: user.Session.ID})
+		},
+		"a new passkey": func(b *harness, user *manage.Self) error {
+			challenge, credential := (&device{b: b, id: []byte("new")}).create(mnemocode)
+			_, err := user.AddPasskey(t.Context(), mnemocode, challenge, credential, "", false)
+			return err
+		},
+		"no passkey": func(b *harness, user *manage.Self) error {
+			return user.RemovePasskey(t.Context(), mnemocode, record.Passkey{Credential: []byte("old")}.ID(), user.Session.ID)
+		},
+		"new backup codes": func(_ *harness, user *manage.Self) error {
+			_, err := user.NewOwnBackupCodes(t.Context())
+			return err
+		},
+		"no app": func(_ *harness, user *manage.Self) error {
+			_, err := user.RemoveTOTP(t.Context(), mnemocode, user.Session.ID)
+			return err
+		},
+		"no email": func(_ *harness, user *manage.Self) error { return user.RemoveOwnContact(t.Context(), record.Email) },
+	}
+	for whose, end := range ends {
+		for what, change := range changes {
+			t.Run(whose+" "+what, func(t *testing.T) {
+				b := newHarness(t)
+				b.device("old", 0)
+				b.update(false, func(a *record.Account) { a.TOTP, a.SecondFactor = "sealed", false })
+				b.backupCodes("old")
+				user := b.self(b.sessionIn(record.Authorized))
+				whole := b.Accounts
+				var revoked record.Account
+				b.Accounts = overtaken{whole, func() {
+					b.Accounts = whole
+					end(b)
+					revoked = b.load()
+				}}
+				if err := change(b, user); !errors.Is(err, manage.ErrChanged) {
+					t.Errorf("got %v", err)
+				}
+				if got := b.load(); !reflect.DeepEqual(got, revoked) {
+					t.Errorf("got %+v, want %+v", got, revoked)
+				}
+			})
+		}
 	}
 }

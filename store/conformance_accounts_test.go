@@ -284,7 +284,7 @@ var createCases = []accountsCase{
 			before := get[record.Account](t)(one.ByID(bg, "acme", a.ID))
 			wantStranger(t, two, "other", a.ID)
 			wantErr(t, "another's backup code", two.UseBackupCode(bg, "other", a.ID, "c"), record.ErrConflict)
-			wantErr(t, "another's generation", two.SetPassword(bg, t0, "other", a.ID, a.Generation, "h", record.TokenHash{}), record.ErrConflict)
+			wantErr(t, "another's generation", two.SetPassword(bg, t0, record.Account{Company: "other", ID: a.ID, Generation: a.Generation}, "h", record.TokenHash{}), record.ErrConflict)
 			wantEqual(t, "account", get[record.Account](t)(one.ByID(bg, "acme", a.ID)), before)
 			for field, id := range record.LoginIDs(b) {
 				got := get[record.Account](t)(one.ByLoginID(bg, "other", id, "login id hash"))
@@ -413,7 +413,7 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	wantErr(t, "Update", err, record.ErrNotFound)
 	wantErr(t, "Delete", s.Delete(bg, company, id, nil), record.ErrNotFound)
 	for generation := range int64(3) {
-		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, generation, "h", record.TokenHash{}), record.ErrConflict)
+		wantErr(t, "SetPassword", s.SetPassword(bg, t0, record.Account{Company: company, ID: id, Generation: generation}, "h", record.TokenHash{}), record.ErrConflict)
 	}
 	wantErr(t, "Accept", s.Accept(bg, company, id, []record.Acceptance{{Code: "z", Version: "1", At: t0}}), record.ErrNotFound)
 	wantErr(t, "SetBackupCodes", s.SetBackupCodes(bg, record.Account{Company: company, ID: id, Generation: 1}, []string{"z"}), record.ErrNotFound)
@@ -422,5 +422,5 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	wantEqual(t, "BackupCodes", len(codes), 0)
 	wantErr(t, "AddPasskey", s.AddPasskey(bg, t0, record.Account{Company: company, ID: id, Generation: 1}, passkey(id, "z")), record.ErrNotFound)
 	wantEqual(t, "Passkeys", len(get[[]record.Passkey](t)(s.Passkeys(bg, company, id))), 0)
-	wantErr(t, "DeletePasskey", second(s.DeletePasskey(bg, t0, company, id, 0, []byte("c"), record.TokenHash{})), record.ErrNotFound)
+	wantErr(t, "DeletePasskey", second(s.DeletePasskey(bg, t0, record.Account{Company: company, ID: id}, []byte("c"), record.TokenHash{})), record.ErrNotFound)
 }

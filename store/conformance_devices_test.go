@@ -148,10 +148,10 @@ var deviceCases = []accountsCase{
 				{"an update", func() error { return update(true) }, nil},
 				{"a password", func() error {
 					a := get[record.Account](t)(one.ByID(bg, "acme", a.ID))
-					return one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "hash", record.TokenHash{})
+					return one.SetPassword(bg, t0, a, "hash", record.TokenHash{})
 				}, nil},
 				{"a passkey", func() error {
-					return second(one.DeletePasskey(bg, t0, "acme", a.ID, 0, passkey(0, "p").Credential, record.TokenHash{}))
+					return second(one.DeletePasskey(bg, t0, inGeneration(0, a), passkey(0, "p").Credential, record.TokenHash{}))
 				}, nil},
 			} {
 				must(t, one.AddDevice(bg, "acme", a.ID, device(c.name), ""))

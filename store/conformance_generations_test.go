@@ -40,7 +40,34 @@ var generationAccountsCases = []accountsCase{
 			}
 			wantEqual(t, "generation", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Generation, a.Generation)
 			wantEqual(t, "another company's generation", get[record.Account](t)(two.ByID(bg, "other", other.ID)).CompanyGeneration, 0)
-			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "h", record.TokenHash{}))
+		},
+	},
+	{
+		name:    "changes in an older company generation",
+		promise: "What a user of a revoked company generation changes is not stored. A company generation begins before a change has looked at it, or after the change.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			old := create(t, one, plain("acme", "m1"))
+			must(t, one.AddPasskey(bg, t0, old, passkey(0, "old")))
+			for range 2 { // the company's row is there in the second round
+				var began chan error
+				must(t, second(one.Update(bg, "acme", old.ID, func(*record.Account) (bool, error) {
+					began = make(chan error, 1)
+					go func() { began <- second(two.NewCompanyGeneration(bg, "acme")) }()
+					time.Sleep(100 * time.Millisecond)
+					if len(began) > 0 {
+						t.Error("the company generation began during a change")
+					}
+					return false, nil
+				})))
+				must(t, <-began)
+			}
+			before := get[record.Account](t)(one.ByID(bg, "acme", old.ID))
+			wantErr(t, "SetPassword", one.SetPassword(bg, t0, old, "h", record.TokenHash{}), record.ErrConflict)
+			wantErr(t, "DeletePasskey", second(one.DeletePasskey(bg, t0, old, passkey(0, "old").Credential, record.TokenHash{})), record.ErrConflict)
+			wantErr(t, "AddPasskey", one.AddPasskey(bg, t0, old, passkey(0, "new")), record.ErrNotFound)
+			wantErr(t, "SetBackupCodes", one.SetBackupCodes(bg, old, []string{"c"}), record.ErrNotFound)
+			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", old.ID)), before)
+			must(t, one.SetPassword(bg, t0, before, "h", record.TokenHash{}))
 		},
 	},
 	{

@@ -90,7 +90,7 @@ var outboxCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			id := get[int64](t)(one.Create(bg, t0, noted(plain("acme", "m"), note("m", "1"))))
 			must(t, second(one.Update(bg, "acme", id, noting(nothing, note("m", "2")))))
-			must(t, one.SetPassword(bg, t0, "acme", id, 1, "hash", record.TokenHash{}, note("m", "3")))
+			must(t, one.SetPassword(bg, t0, record.Account{Company: "acme", ID: id, Generation: 1}, "hash", record.TokenHash{}, note("m", "3")))
 			must(t, one.Accept(bg, "acme", id, []record.Acceptance{{Code: "a"}}, note("m", "4")))
 			must(t, one.SetBackupCodes(bg, get[record.Account](t)(one.ByID(bg, "acme", id)), []string{"hash"}, note("m", "5")))
 			subject := record.FailureKey{Company: "acme", Account: id}
@@ -116,7 +116,7 @@ var outboxCases = []accountsCase{
 			create(t, one, plain("acme", "other"))
 			_, err = one.Update(bg, "acme", id, noting(set(false, func(a *record.Account) { a.Mnemocode = "other" }), note("m", "3")))
 			wantTaken(t, "Update", err, "profile_mnemocode")
-			wantErr(t, "SetPassword", one.SetPassword(bg, t0, "acme", id, 7, "hash", record.TokenHash{}, note("m", "4")), record.ErrConflict)
+			wantErr(t, "SetPassword", one.SetPassword(bg, t0, record.Account{Company: "acme", ID: id, Generation: 7}, "hash", record.TokenHash{}, note("m", "4")), record.ErrConflict)
 			wantErr(t, "Accept", one.Accept(bg, "acme", id+7, []record.Acceptance{{Code: "a"}}, note("m", "5")), record.ErrNotFound)
 			wantErr(t, "SetBackupCodes", one.SetBackupCodes(bg, record.Account{Company: "acme", ID: id + 7, Generation: 1}, []string{"hash"}, note("m", "6")), record.ErrNotFound)
 			wantErr(t, "Delete", one.Delete(bg, "acme", id+7, nil, note("m", "7")), record.ErrNotFound)

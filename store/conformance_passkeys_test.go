@@ -82,7 +82,7 @@ var passkeyCases = []accountsCase{
 			must(t, use(two, 0))
 			must(t, use(two, 1))
 			wantErr(t, "count back to zero", use(one, 0), record.ErrConflict)
-			get[int64](t)(one.DeletePasskey(bg, t0, "acme", a.ID, 0, p.Credential, record.TokenHash{}))
+			get[int64](t)(one.DeletePasskey(bg, t0, inGeneration(0, a), p.Credential, record.TokenHash{}))
 			wantErr(t, "a deleted one", use(two, 9), record.ErrNotFound)
 		},
 	},
@@ -111,12 +111,12 @@ var passkeyCases = []accountsCase{
 			for _, c := range []string{"1", "2"} {
 				must(t, one.AddPasskey(bg, t0, a, passkey(a.ID, c)))
 			}
-			wantErr(t, "another account's", second(one.DeletePasskey(bg, t0, "acme", b.ID, 0, []byte("1"), keep)), record.ErrNotFound)
-			wantErr(t, "another company's", second(one.DeletePasskey(bg, t0, "other", a.ID, 0, []byte("1"), keep)), record.ErrNotFound)
-			wantErr(t, "another generation's", second(one.DeletePasskey(bg, t0, "acme", a.ID, a.Generation+1, []byte("1"), keep)), record.ErrConflict)
+			wantErr(t, "another account's", second(one.DeletePasskey(bg, t0, inGeneration(0, b), []byte("1"), keep)), record.ErrNotFound)
+			wantErr(t, "another company's", second(one.DeletePasskey(bg, t0, record.Account{Company: "other", ID: a.ID}, []byte("1"), keep)), record.ErrNotFound)
+			wantErr(t, "another generation's", second(one.DeletePasskey(bg, t0, inGeneration(a.Generation+1, a), []byte("1"), keep)), record.ErrConflict)
 			wantEqual(t, "passkeys", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Passkeys, 2)
 			wantWinners(t, race(20, one, two, func(i int, s record.Accounts) error {
-				return second(s.DeletePasskey(bg, t0.Add(time.Second), "acme", a.ID, 0, []byte(fmt.Sprint(i%4/2+1)), keep))
+				return second(s.DeletePasskey(bg, t0.Add(time.Second), inGeneration(0, a), []byte(fmt.Sprint(i%4/2+1)), keep))
 			}), 1, func(err error) bool { return is(record.ErrLastPasskey)(err) || is(record.ErrNotFound)(err) })
 			left := get[record.Account](t)(two.ByID(bg, "acme", a.ID))
 			wantEqual(t, "left", left.Passkeys, 1)
@@ -142,7 +142,7 @@ var passkeyCases = []accountsCase{
 				way = create(t, one, way)
 				last.Account, last.Credential = way.ID, append(last.Credential, 'x')
 				must(t, one.AddPasskey(bg, t0, way, last))
-				next, err := two.DeletePasskey(bg, t0, "acme", last.Account, way.Generation, last.Credential, record.TokenHash{})
+				next, err := two.DeletePasskey(bg, t0, record.Account{Company: "acme", ID: last.Account, Generation: way.Generation}, last.Credential, record.TokenHash{})
 				wantErr(t, "the last one", err, c.want)
 				if c.want == nil {
 					wantEqual(t, "generation", next, 2)

@@ -91,7 +91,7 @@ var updateCases = []accountsCase{
 			got := get[record.Account](t)(one.Update(bg, "acme", a.ID, revoking))
 			wantEqual(t, "generation", got.Generation, a.Generation+1)
 			wantEqual(t, "pending revocations", pendingRevocations(t, two), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 1}: true})
-			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Generation+1, "h", record.TokenHash{}))
+			must(t, two.SetPassword(bg, t0, inGeneration(a.Generation+1, a), "h", record.TokenHash{}))
 			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 2}: true})
 		},
 	},
@@ -215,7 +215,7 @@ var updateCases = []accountsCase{
 				must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1)))
 			}
 			later := t0.Add(time.Second)
-			must(t, one.SetPassword(bg, later, "acme", a.ID, a.Generation, "new", record.TokenHash{}))
+			must(t, one.SetPassword(bg, later, a, "new", record.TokenHash{}))
 			want := a
 			want.PasswordHash, want.MustSetPassword, want.Generation, want.Updated = "new", false, a.Generation+1, later
 			want.FailureCounts = map[record.FailureKind]record.FailureCount{record.WrongCodes: {Count: 1}}
@@ -226,8 +226,8 @@ var updateCases = []accountsCase{
 			wantEqual(t, "failure counts", get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: a.ID})),
 				map[record.FailureKind]record.FailureCount{record.WrongCodes: {Count: 1}})
 			wantEqual(t, "other failure counts", len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: b.ID}))), 2)
-			wantErr(t, "an old generation", two.SetPassword(bg, t0, "acme", a.ID, a.Generation, "newer", record.TokenHash{}), record.ErrConflict)
-			wantErr(t, "a later generation", two.SetPassword(bg, t0, "acme", a.ID, a.Generation+2, "newer", record.TokenHash{}), record.ErrConflict)
+			wantErr(t, "an old generation", two.SetPassword(bg, t0, a, "newer", record.TokenHash{}), record.ErrConflict)
+			wantErr(t, "a later generation", two.SetPassword(bg, t0, inGeneration(a.Generation+2, a), "newer", record.TokenHash{}), record.ErrConflict)
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), want)
 		},
 	},
@@ -265,15 +265,15 @@ var updateCases = []accountsCase{
 				e := record.Revocation{Company: "acme", Account: a.ID, Generation: generation, Keep: keep}
 				wantEqual(t, "pending revocations", pendingRevocations(t, two), map[record.Revocation]bool{e: true})
 			}
-			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "h", hash("s")))
+			must(t, one.SetPassword(bg, t0, a, "h", hash("s")))
 			wantPending(a.Generation+1, hash("s"))
-			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Generation+1, "h", hash("r")))
+			must(t, two.SetPassword(bg, t0, inGeneration(a.Generation+1, a), "h", hash("r")))
 			wantPending(a.Generation+2, hash("r"))
 			must(t, second(one.Update(bg, "acme", a.ID, revoking)))
 			wantPending(a.Generation+3, record.TokenHash{})
 			must(t, second(two.Update(bg, "acme", a.ID, set(true, func(a *record.Account) { a.Keep = hash("s") }))))
 			wantPending(a.Generation+4, hash("s"))
-			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation+4, "h", hash("s")))
+			must(t, one.SetPassword(bg, t0, inGeneration(a.Generation+4, a), "h", hash("s")))
 			must(t, two.Delete(bg, "acme", a.ID, nil))
 			wantPending(record.AllGenerations, record.TokenHash{})
 		},
@@ -284,7 +284,7 @@ var updateCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			errs := race(100, one, two, func(i int, s record.Accounts) error {
-				return s.SetPassword(bg, t0, "acme", a.ID, a.Generation, fmt.Sprint(i), record.TokenHash{})
+				return s.SetPassword(bg, t0, a, fmt.Sprint(i), record.TokenHash{})
 			})
 			wantWinners(t, errs, 1, is(record.ErrConflict))
 			got := get[record.Account](t)(two.ByID(bg, "acme", a.ID))

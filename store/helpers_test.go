@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/recordtest"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -55,4 +56,10 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 
 func race[S any](n int, one, two S, f func(i int, s S) error) []error {
 	return recordtest.Race(n, one, two, f)
+}
+
+// inGeneration returns a in another generation.
+func inGeneration(generation int64, a record.Account) record.Account {
+	a.Generation = generation
+	return a
 }

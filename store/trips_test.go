@@ -218,7 +218,7 @@ func TestAChangeOfAnAccountTakesTwoRoundTrips(t *testing.T) {
 	var a record.Account
 	changes := map[string]func() error{
 		"SetPassword": func() error {
-			return accounts.SetPassword(bg, t0, "acme", a.ID, a.Generation, "hash", record.TokenHash{}, events...)
+			return accounts.SetPassword(bg, t0, a, "hash", record.TokenHash{}, events...)
 		},
 		"Accept": func() error {
 			return accounts.Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "a"}, {Code: "b"}}, events...)

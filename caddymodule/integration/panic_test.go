@@ -428,9 +428,9 @@ func (a explodingAccounts) Update(ctx context.Context, company string, id int64,
 	return a.Accounts.Update(ctx, company, id, change)
 }
 
-func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) error {
+func (e explodingAccounts) SetPassword(ctx context.Context, now time.Time, a record.Account, hash string, keep record.TokenHash, events ...record.OutboxEvent) error {
 	explode("accounts.SetPassword")
-	return a.Accounts.SetPassword(ctx, now, company, id, generation, hash, keep, events...)
+	return e.Accounts.SetPassword(ctx, now, a, hash, keep, events...)
 }
 
 func (a explodingAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error) error {

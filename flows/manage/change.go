@@ -63,7 +63,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	if err := ad.openProofs(ctx, &ch); err != nil {
 		return record.Account{}, false, err
 	}
-	generation := a.Generation
+	found := a
 	if ch.UserRules { // a password that breaks another rule is not looked up
 		wanted := a
 		if err := ad.apply(ch, &wanted); err != nil {
@@ -89,7 +89,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 		if len(changes.Fields) == 0 {
 			return false, errUnchanged
 		}
-		if err := ch.checkKeep(changes.Fields, a.Generation == generation); err != nil {
+		if err := ch.checkKeep(changes.Fields, a.SameGenerations(found)); err != nil {
 			return false, err
 		}
 		a.Updated, a.Keep = ad.Now(), kept

@@ -268,12 +268,12 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 	if ad.isUser() && a.Passkeys == 1 && !ad.needsNoPasskey(a) {
 		return ErrLastPasskey
 	}
-	generation := int64(0) // a lost device must go whatever else an operator or the user changes
-	if ad.isUser() || keep != "" {
-		generation = a.Generation
+	of := a
+	if !ad.isUser() && keep == "" { // a lost device must go whatever else an operator or the user changes
+		of.Generation = 0
 	}
 	removed := ad.event(record.AccountPasskeyRemoved, a)
-	next, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), a.Company, a.ID, generation, credential, kept, background.OutboxEvents(ctx, ad.Company, removed)...)
+	next, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), of, credential, kept, background.OutboxEvents(ctx, ad.Company, removed)...)
 	switch {
 	case errors.Is(err, record.ErrNotFound):
 		if err := ad.revokePending(ctx, a); err != nil { // an earlier request may have removed it

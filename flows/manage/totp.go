@@ -153,10 +153,10 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode, keep string) (record
 func (ad *Admin) changeFactor(ctx context.Context, a record.Account, keep record.TokenHash, change func(*record.Account) error) (record.Account, error) {
 	var before record.Account
 	var changes record.Event
-	generation := a.Generation
+	found := a
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before = *a
-		if keep != (record.TokenHash{}) && a.Generation != generation {
+		if keep != (record.TokenHash{}) && !a.SameGenerations(found) {
 			return false, ErrChanged // which has revoked the session to keep, or moved it on
 		}
 		if err := change(a); err != nil {

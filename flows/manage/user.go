@@ -151,7 +151,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	}
 	changed := ad.event(record.AccountChanged, a)
 	changed.Fields, changed.Reason = []string{"password"}, "password"
-	err = ad.Accounts.SetPassword(ctx, at.Now, a.Company, a.ID, a.Generation, hash, keep, background.OutboxEvents(ctx, ad.Company, changed)...)
+	err = ad.Accounts.SetPassword(ctx, at.Now, a, hash, keep, background.OutboxEvents(ctx, ad.Company, changed)...)
 	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged
 	}

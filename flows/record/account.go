@@ -210,6 +210,12 @@ type FailureCount struct {
 // hash of it and does not ask again.
 const ExternalPassword = "$webhook$"
 
+// SameGenerations reports whether no revocation of all sessions of the account, or of its
+// company, lies between two states of it.
+func (a Account) SameGenerations(b Account) bool {
+	return a.Generation == b.Generation && a.CompanyGeneration == b.CompanyGeneration
+}
+
 // HasCredential reports whether the account was given something to log in with, beyond what
 // it receives at its phone or email.
 func (a Account) HasCredential() bool {

@@ -175,9 +175,9 @@ type AccountWriter interface {
 	// SetPassword stores a password hash, clears MustSetPassword and the failure
 	// count of passwords, increments Generation and stores a pending revocation
 	// that spares the session keep (none if keep is zero). It returns ErrConflict
-	// if the account is missing or its Generation is no longer generation. Of
+	// if the account does not exist any more in a.Generation and a.CompanyGeneration. Of
 	// several callers with the same generation, one succeeds.
-	SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep TokenHash, events ...OutboxEvent) error
+	SetPassword(ctx context.Context, now time.Time, a Account, hash string, keep TokenHash, events ...OutboxEvent) error
 	// Accept stores acceptances. Each replaces that of another version, unless this was given
 	// later. It returns ErrNotFound if there is no such account.
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, events ...OutboxEvent) error
@@ -191,9 +191,9 @@ type AccountWriter interface {
 // BackupCodes keeps the hashes of accounts' backup codes.
 type BackupCodes interface {
 	// SetBackupCodes replaces the backup codes of the account a with these hashes. It
-	// returns ErrNotFound if the account does not exist any more in a.Generation: whoever
-	// makes the codes may have been logged out meanwhile. It also does so if the account has
-	// codes that are not among a.OldBackupCodes.
+	// returns ErrNotFound if the account does not exist any more in a.Generation and
+	// a.CompanyGeneration: whoever makes the codes may have been logged out meanwhile. It also
+	// does so if the account has codes that are not among a.OldBackupCodes.
 	SetBackupCodes(ctx context.Context, a Account, hashes []string, events ...OutboxEvent) error
 	// BackupCodes returns the hashes of the unused codes.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
@@ -229,8 +229,8 @@ type Passkeys interface {
 	// the last passkey of an account without a phone, an OAuth identity, and a password
 	// with a login id, even if several callers remove passkeys at once. It returns
 	// ErrNotFound if there is no such passkey, and ErrConflict if the account is not in
-	// the given generation, of which 0 stands for any.
-	DeletePasskey(ctx context.Context, now time.Time, company string, account, generation int64, credential []byte, keep TokenHash, events ...OutboxEvent) (next int64, err error)
+	// a.Generation and a.CompanyGeneration, unless a.Generation is 0.
+	DeletePasskey(ctx context.Context, now time.Time, a Account, credential []byte, keep TokenHash, events ...OutboxEvent) (next int64, err error)
 }
 
 // FailureCounts counts wrong attempts.

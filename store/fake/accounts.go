@@ -353,17 +353,17 @@ func (s *Accounts) revokeLater(company string, id, generation int64, keep record
 	}
 }
 
-func (s accounts) SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) error {
+func (s accounts) SetPassword(ctx context.Context, now time.Time, a record.Account, hash string, keep record.TokenHash, events ...record.OutboxEvent) error {
 	return s.do(ctx, "set_password", func() error {
-		r, err := s.row(company, id)
-		if err != nil || r.Generation != generation {
+		r, err := s.row(a.Company, a.ID)
+		if err != nil || !s.load(r).SameGenerations(a) {
 			return record.ErrConflict
 		}
 		r.PasswordHash, r.MustSetPassword, r.Updated = hash, false, stored(now)
 		r.Generation++
-		delete(s.failures[record.FailureKey{Company: company, Account: id}], record.WrongPasswords)
+		delete(s.failures[record.FailureKey{Company: a.Company, Account: a.ID}], record.WrongPasswords)
 		s.revokeAll(r, r.Generation, keep)
-		s.insert(company, id, events)
+		s.insert(a.Company, a.ID, events)
 		return nil
 	})
 }
@@ -409,10 +409,10 @@ func (s accounts) with(ctx context.Context, what, company string, id int64, chan
 	})
 }
 
-// withPresent is with for the account in a.Generation.
+// withPresent is with for the account in a.Generation and a.CompanyGeneration.
 func (s accounts) withPresent(ctx context.Context, what string, a record.Account, change func(*row) error) error {
 	return s.with(ctx, what, a.Company, a.ID, func(r *row) error {
-		if r.Generation != a.Generation {
+		if !s.load(r).SameGenerations(a) {
 			return record.ErrNotFound
 		}
 		return change(r)
@@ -551,13 +551,13 @@ func (s accounts) RenamePasskey(ctx context.Context, company string, id int64, c
 	})
 }
 
-func (s accounts) DeletePasskey(ctx context.Context, now time.Time, company string, id, generation int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent) (int64, error) {
+func (s accounts) DeletePasskey(ctx context.Context, now time.Time, a record.Account, credential []byte, keep record.TokenHash, events ...record.OutboxEvent) (int64, error) {
 	return ask(ctx, s.link, &s.mu, "accounts.delete_passkey", func() (int64, error) {
-		r, err := s.row(company, id)
+		r, err := s.row(a.Company, a.ID)
 		if err != nil || r.passkey(credential) < 0 {
 			return 0, record.ErrNotFound
 		}
-		if generation != 0 && generation != r.Generation {
+		if a.Generation != 0 && !s.load(r).SameGenerations(a) {
 			return 0, record.ErrConflict
 		}
 		if r.Phone == "" && (r.PasswordHash == "" || !r.HasLoginID()) && len(r.Identities) == 0 && len(r.passkeys) == 1 {
@@ -568,7 +568,7 @@ func (s accounts) DeletePasskey(ctx context.Context, now time.Time, company stri
 		r.Generation++
 		r.Updated = stored(now)
 		s.revokeAll(r, r.Generation, keep)
-		s.insert(company, id, events)
+		s.insert(a.Company, a.ID, events)
 		return r.Generation, nil
 	})
 }

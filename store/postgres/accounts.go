@@ -28,6 +28,9 @@ var dialect = sqlstore.Dialect{
 	},
 	Position: "strpos",
 	Lock:     " FOR UPDATE",
+	// A row lock could not be held for a company whose sessions were never revoked: it has no row.
+	HoldGeneration:  `SELECT pg_advisory_xact_lock_shared(` + generationKey + `)`,
+	BeginGeneration: `SELECT pg_advisory_xact_lock(` + generationKey + `)`,
 	// The queue is locked before an event gets its number, so that the events of a queue become
 	// visible in the order of their numbers.
 	InsertEvents: []string{`
@@ -57,6 +60,8 @@ var dialect = sqlstore.Dialect{
 			SELECT ctid FROM ` + table + ` WHERE ` + condition + ` ORDER BY ` + order + ` LIMIT $2 FOR UPDATE SKIP LOCKED))`
 	},
 }.Complete()
+
+const generationKey = `hashtextextended('company generation ' || $1::text, 0)`
 
 // Keys: mnemocodes, login ids and identities, which are unique within a company
 

@@ -197,7 +197,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			return err == nil
 		}},
 		{"SetPassword", commitSent, func(s record.Accounts, a record.Account) error {
-			return s.SetPassword(bg, t0, "acme", a.ID, a.Generation, "new", record.TokenHash{})
+			return s.SetPassword(bg, t0, a, "new", record.TokenHash{})
 		}, func(s record.Accounts, a record.Account) bool {
 			got, err := s.ByID(bg, "acme", a.ID)
 			return err == nil && got.PasswordHash == "new" && got.Generation == a.Generation+1

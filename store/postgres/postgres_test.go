@@ -348,7 +348,7 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 		case 1:
 			return second(s.Update(bg, "acme", id, bind(record.Identity{Provider: i%2 + 1, Subject: x})))
 		case 2:
-			return s.SetPassword(bg, t0, "acme", id, 1, "h", record.TokenHash{})
+			return s.SetPassword(bg, t0, record.Account{Company: "acme", ID: id, Generation: 1}, "h", record.TokenHash{})
 		case 3:
 			a, err := s.ByID(bg, "acme", id)
 			if err != nil {
@@ -361,6 +361,7 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 			if i > 500 {
 				return s.Delete(bg, "acme", id, nil)
 			}
+			return second(s.NewCompanyGeneration(bg, "acme"))
 		}
 		_, err := s.Update(bg, "acme", id, func(a *record.Account) (bool, error) {
 			a.Email, a.LoginName, a.Identities = x, y, []record.Identity{{Provider: 1, Subject: x}, {Provider: 2, Subject: y}}
@@ -390,7 +391,7 @@ func TestPostgresRepeatsWhatWasRolledBack(t *testing.T) {
 	for table, call := range map[string]func(a record.Account) error{
 		"accounts": func(a record.Account) error { return second(accounts.Update(bg, "acme", a.ID, revoking)) },
 		"pending_revocations": func(a record.Account) error { // the last statement before the commit
-			return accounts.SetPassword(bg, t0, "acme", a.ID, a.Generation, "hash", record.TokenHash{})
+			return accounts.SetPassword(bg, t0, a, "hash", record.TokenHash{})
 		},
 		"failures": func(record.Account) error { return accounts.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1)) },
 		"devices": func(a record.Account) error {

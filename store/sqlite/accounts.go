@@ -19,6 +19,9 @@ var dialect = sqlstore.Dialect{
 		return `(SELECT json_group_array(json_object(` + object + `)) FROM ` + from + `)`
 	},
 	Position: "instr",
+	// One transaction writes at a time.
+	HoldGeneration:  `SELECT 1`,
+	BeginGeneration: `SELECT 1`,
 	// SQLite ignores arguments that a statement has no place for.
 	InsertEvents: []string{
 		`INSERT INTO outbox_queues (company, queue, due) VALUES ($1, ` + queueOf + `, $4) ON CONFLICT DO NOTHING`,

@@ -26,6 +26,9 @@ type Dialect struct {
 	InsertEvents []string                         // stores an outbox event: see insertEvents
 	ClaimQueues  string                           // claims up to $5 queues of $1 that are due at $2, until $3, as $4
 	Chunk        int64                            // how many rows DeleteSome deletes at once
+	// HoldGeneration lets no call of NewCompanyGeneration for the company $1 commit until the
+	// transaction ends. BeginGeneration waits for the transactions that do so.
+	HoldGeneration, BeginGeneration string
 	// DeleteSome deletes up to $2 rows of a table for which the condition is true. The columns
 	// of key are unique, those of order have an index.
 	DeleteSome func(table, condition, key, order string) string
@@ -33,13 +36,12 @@ type Dialect struct {
 	// The fields below are made by Complete.
 
 	accountByID, accountByMnemocode, accountByLoginID, accountByIdentity, accountsOf, accountsFound string
-	accountLock, presentLock, failuresLock, queueLock, insertKnown, insertUnknown                   string
+	accountLock, failuresLock, queueLock, insertKnown, insertUnknown                                string
 }
 
 // Complete adds the statements that the other fields make possible.
 func (d Dialect) Complete() *Dialect {
 	d.accountLock = `SELECT id FROM accounts WHERE ` + oneAccount + d.Lock
-	d.presentLock = `SELECT id FROM accounts WHERE ` + oneAccount + ` AND generation = $3` + d.Lock
 	d.failuresLock = `SELECT count, until FROM failures` + oneFailureCount + d.Lock
 	d.queueLock = `SELECT queue FROM outbox_queues WHERE company = $1 AND queue = $2` + d.Lock
 	d.insertKnown = InsertFailures + ` FROM accounts WHERE ` + oneAccount + d.Lock + ` ON CONFLICT DO NOTHING`
@@ -52,7 +54,7 @@ func (d Dialect) Complete() *Dialect {
 			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
 			(SELECT count(*) FROM passkeys WHERE account = accounts.id), ` +
 		d.JSON(failures, `failures WHERE company = accounts.company AND account = accounts.id AND login_id = ''`) + `,
-			coalesce((SELECT generation FROM company_generations WHERE company = accounts.company), 0)
+			` + companyGeneration + `
 		FROM accounts WHERE `
 	d.accountByID = selectAccount + oneAccount
 	d.accountByMnemocode = selectAccount + `company = $1 AND mnemocode = $2`
@@ -82,6 +84,10 @@ func (d Dialect) Complete() *Dialect {
 
 // oneAccount is the condition for the account $2 of the company $1.
 const oneAccount = `id = $2 AND (company = $1) IS TRUE`
+
+// presentAccount is the condition for that account in the generation $3 and the company
+// generation $4.
+const presentAccount = oneAccount + ` AND generation = $3 AND ` + companyGeneration + ` = $4`
 
 // Loading
 
@@ -180,19 +186,20 @@ func (s Accounts) Delete(ctx context.Context, company string, id int64, match fu
 }
 
 const setPassword = `
-	UPDATE accounts SET password_hash = $4, must_set_password = false, generation = generation + 1, updated = $5
-	WHERE ` + oneAccount + ` AND generation = $3`
+	UPDATE accounts SET password_hash = $5, must_set_password = false, generation = generation + 1, updated = $6
+	WHERE ` + presentAccount
 
 func (s Accounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
+	ctx context.Context, now time.Time, a record.Account, hash string, keep record.TokenHash, events ...record.OutboxEvent,
 ) error {
 	return transact(ctx, s, "accounts.set_password: setting password", func(ctx context.Context, tx Queries) error {
-		err := ExecOr(ctx, tx, record.ErrConflict, setPassword, company, id, generation, hash, record.Micros(now))
+		s.lockLater(ctx, tx, a.Company, a.ID)
+		err := ExecOr(ctx, tx, record.ErrConflict, setPassword, a.Company, a.ID, a.Generation, a.CompanyGeneration, hash, record.Micros(now))
 		if err != nil {
 			return err
 		}
-		tx.Later(ctx, deleteFailures, company, id, "", string(record.WrongPasswords))
-		s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: generation + 1, Keep: keep}, events)
+		tx.Later(ctx, deleteFailures, a.Company, a.ID, "", string(record.WrongPasswords))
+		s.revokeLater(ctx, tx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, events)
 		return nil
 	})
 }
@@ -225,7 +232,7 @@ func insertAcceptances(ctx context.Context, tx Queries, id int64, accepted []rec
 // Backup codes
 
 const (
-	firstBackupCode   = `SELECT coalesce((SELECT min(hash) FROM backup_codes WHERE account = accounts.id), '') FROM accounts WHERE ` + oneAccount + ` AND generation = $3`
+	firstBackupCode   = `SELECT coalesce((SELECT min(hash) FROM backup_codes WHERE account = accounts.id), '') FROM accounts WHERE ` + presentAccount
 	backupCodes       = `SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + oneAccount + `) ORDER BY hash`
 	useBackupCode     = `DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + oneAccount + `) AND hash = $3`
 	deleteBackupCodes = `DELETE FROM backup_codes WHERE account = $1`
@@ -235,8 +242,8 @@ const (
 func (s Accounts) SetBackupCodes(ctx context.Context, a record.Account, hashes []string, events ...record.OutboxEvent) error {
 	return transact(ctx, s, "accounts.set_backup_codes: storing backup codes", func(ctx context.Context, tx Queries) error {
 		var first string // of codes that are stored together, so all of them are new if it is
-		tx.Later(ctx, s.presentLock, a.Company, a.ID, a.Generation)
-		if err := tx.Row(ctx, firstBackupCode, a.Company, a.ID, a.Generation).Scan(&first); err != nil {
+		s.lockLater(ctx, tx, a.Company, a.ID)
+		if err := tx.Row(ctx, firstBackupCode, a.Company, a.ID, a.Generation, a.CompanyGeneration).Scan(&first); err != nil {
 			return err
 		}
 		if first != "" && a.OldBackupCodes != nil && !slices.Contains(a.OldBackupCodes, first) {

@@ -12,8 +12,9 @@ import (
 )
 
 // This file creates accounts and changes them. To avoid deadlocks in PostgreSQL, all writes
-// to an account lock in the same order: first the account's row, then what RefuseTaken
-// locks, then everything else.
+// to an account lock in the same order: first the account's row, then the generation of its
+// company, then what RefuseTaken locks, then everything else. NewCompanyGeneration locks the
+// generation first, and then nothing that another call holds while it waits.
 
 var (
 	insertAccount = `
@@ -102,14 +103,25 @@ func (s Accounts) lockAccount(ctx context.Context, tx Queries, company string, i
 	return tx.Row(ctx, s.accountLock, company, id).Scan(&id)
 }
 
-// lockPresent is lockAccount for the account in a.Generation.
-func (s Accounts) lockPresent(ctx context.Context, tx Queries, a record.Account) error {
-	return tx.Row(ctx, s.presentLock, a.Company, a.ID, a.Generation).Scan(&a.ID)
+// lockLater locks an account, if there is one, and the generation of its company. A later
+// statement sees the present ones: no revocation of either is acknowledged, and overtaken by
+// the transaction.
+func (s Accounts) lockLater(ctx context.Context, tx Queries, company string, id int64) {
+	tx.Later(ctx, s.accountLock, company, id)
+	tx.Later(ctx, s.HoldGeneration, company)
 }
 
-// lockAndLoad is lockAccount, and returns the account.
+const selectPresent = `SELECT id FROM accounts WHERE ` + presentAccount
+
+// lockPresent is lockLater for the account in a.Generation and a.CompanyGeneration.
+func (s Accounts) lockPresent(ctx context.Context, tx Queries, a record.Account) error {
+	s.lockLater(ctx, tx, a.Company, a.ID)
+	return tx.Row(ctx, selectPresent, a.Company, a.ID, a.Generation, a.CompanyGeneration).Scan(&a.ID)
+}
+
+// lockAndLoad is lockLater, and returns the account.
 func (s Accounts) lockAndLoad(ctx context.Context, tx Queries, company string, id int64) (record.Account, error) {
-	tx.Later(ctx, s.accountLock, company, id)
+	s.lockLater(ctx, tx, company, id)
 	return accountScan()(tx.Row(ctx, s.accountByID, company, id))
 }
 

@@ -113,27 +113,27 @@ func (s Accounts) RenamePasskey(ctx context.Context, company string, account int
 }
 
 func (s Accounts) DeletePasskey(
-	ctx context.Context, now time.Time, company string, account, generation int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent,
+	ctx context.Context, now time.Time, a record.Account, credential []byte, keep record.TokenHash, events ...record.OutboxEvent,
 ) (next int64, err error) {
 	err = transact(ctx, s, "accounts.delete_passkey: deleting passkey", func(ctx context.Context, tx Queries) error {
-		a, err := s.lockAndLoad(ctx, tx, company, account)
+		present, err := s.lockAndLoad(ctx, tx, a.Company, a.ID)
 		if err != nil {
 			return err
 		}
-		if err := ExecOr(ctx, tx, record.ErrNotFound, deletePasskey, company, account, credential); err != nil {
+		if err := ExecOr(ctx, tx, record.ErrNotFound, deletePasskey, a.Company, a.ID, credential); err != nil {
 			return err
 		}
-		if generation != 0 && generation != a.Generation {
+		if a.Generation != 0 && !present.SameGenerations(a) {
 			return record.ErrConflict
 		}
-		err = tx.Row(ctx, nextGeneration, company, account, record.Micros(now)).Scan(&next)
+		err = tx.Row(ctx, nextGeneration, a.Company, a.ID, record.Micros(now)).Scan(&next)
 		if errors.Is(err, sql.ErrNoRows) {
 			return record.ErrLastPasskey
 		}
 		if err != nil {
 			return err
 		}
-		s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: account, Generation: next, Keep: keep}, events)
+		s.revokeLater(ctx, tx, record.Revocation{Company: a.Company, Account: a.ID, Generation: next, Keep: keep}, events)
 		return nil
 	})
 	return next, err

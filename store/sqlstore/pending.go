@@ -27,8 +27,12 @@ const newCompanyGeneration = `
 	RETURNING generation`
 
 func (s Accounts) NewCompanyGeneration(ctx context.Context, company string) (record.Revocation, error) {
-	generation, err := ChangeOne(ctx, s, "accounts.new_company_generation: beginning a session generation", ScanValue[int64], newCompanyGeneration, company)
-	return record.Revocation{Company: company, Generation: generation}, err
+	e := record.Revocation{Company: company}
+	err := transact(ctx, s, "accounts.new_company_generation: beginning a session generation", func(ctx context.Context, tx Queries) error {
+		tx.Later(ctx, s.BeginGeneration, company)
+		return tx.Row(ctx, newCompanyGeneration, company).Scan(&e.Generation)
+	})
+	return e, err
 }
 
 // A company's revocation is pending while revoked, the generation of its last completed
