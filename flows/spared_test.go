@@ -65,7 +65,7 @@ func TestASparedSessionGetsTheNewValuesAfterACrash(t *testing.T) {
 // Of changes that overlap, the last one counts, even if it restores what was there before.
 func TestASparedSessionHasTheValuesOfTheLastChange(t *testing.T) {
 	for _, last := range []string{"last@example.com", email} {
-		for _, during := range []string{"Get", "Raise"} {
+		for _, during := range []string{"List", "Raise"} {
 			t.Run(during+" "+last, func(t *testing.T) {
 				b, token, id := newSpared(t)
 				var ended, overlapped atomic.Bool // notices are sent meanwhile
@@ -85,6 +85,41 @@ func TestASparedSessionHasTheValuesOfTheLastChange(t *testing.T) {
 				b.wantForwarded(token, last)
 			})
 		}
+	}
+}
+
+// An exchange of its token at the same moment does not take the new values from a session.
+func TestASparedSessionHasTheNewValuesAfterAnExchange(t *testing.T) {
+	b, token, id := newSpared(t)
+	var exchanged atomic.Bool
+	next := ""
+	b.watch(func(c seen) error {
+		if c.method == "Raise" && exchanged.CompareAndSwap(false, true) {
+			reply, err := b.ExchangeToken(t.Context(), asking(token), nil)
+			must(t, err)
+			next = reply.SessionToken
+		}
+		return nil
+	})
+	must(t, b.changeEmail("new@example.com", id))
+	b.wantForwarded(next, "new@example.com")
+}
+
+// Nor does it take a factor from a session that is raised meanwhile.
+func TestAnExchangeKeepsWhatASessionIsRaisedTo(t *testing.T) {
+	b, token, _ := newSpared(t)
+	var raised atomic.Bool
+	b.watch(func(c seen) error {
+		if c.method == "Replace" && raised.CompareAndSwap(false, true) {
+			begun := b.must("stepup", token, object{"factor": "sms"})
+			b.must("stepup/check", token, object{"stepup_token": begun.StepUpToken, "otp": b.sms.lastOf(t, "otp.stepup").Code})
+		}
+		return nil
+	})
+	reply, err := b.ExchangeToken(t.Context(), asking(token), nil)
+	must(t, err)
+	if after, err := b.authorize(reply.SessionToken); err != nil || !after.Profile.Methods().Multi() {
+		t.Errorf("got %q, %v", after.Profile.Methods(), err)
 	}
 }
 

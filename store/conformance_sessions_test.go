@@ -225,6 +225,34 @@ var expireCases = []sessionsCase{
 		},
 	},
 	{
+		name:    "replace and raise",
+		promise: "Replace loses no Raise: it needs the profile of an authorized session. Of both at once, the later one fails.",
+		run: func(t *testing.T, one, two record.Sessions) {
+			for i := range 20 {
+				s, next := session(fmt.Sprint("a", i), 1, 1, record.Authorized), session(fmt.Sprint("b", i), 1, 1, record.Authorized)
+				s.Profile = record.Profile(strings.Repeat("long ", 40) + "  pwd")
+				next.Profile = s.Profile
+				must(t, one.Create(bg, t0, s))
+				errs := race(2, one, two, func(i int, n record.Sessions) error {
+					if i == 0 {
+						return n.Raise(bg, t0, s.Hash, s.Profile, "raised")
+					}
+					return n.Replace(bg, t0, s.Hash, s.State, next)
+				})
+				switch {
+				case errs[0] == nil:
+					wantErr(t, "Replace of a raised session", errs[1], record.ErrConflict)
+					next.Profile = "raised"
+					must(t, one.Replace(bg, t0, s.Hash, s.State, next))
+				default:
+					wantErr(t, "Raise of a replaced session", errs[0], record.ErrConflict)
+					must(t, errs[1])
+				}
+				wantSession(t, two, next)
+			}
+		},
+	},
+	{
 		name:    "ending what is long expired",
 		promise: "End also ends sessions that expired so long ago that Sweep may delete them, because the clock can go back.",
 		run: func(t *testing.T, one, two record.Sessions) {

@@ -350,7 +350,8 @@ type SessionWriter interface {
 	Create(ctx context.Context, now time.Time, s Session, counters ...Counter) error
 	// Replace deletes the session under old and stores next, in one step. It
 	// returns ErrConflict unless the session under old exists, is in state from and
-	// has not expired at now. It also returns ErrConflict if the Generation or the
+	// has not expired at now. An Authorized session must also have the Profile of next, so that
+	// no Raise is lost. Replace also returns ErrConflict if the Generation or the
 	// CompanyGeneration of next was revoked. Of several callers with the same token,
 	// one succeeds. AtMost, Displaced and the counters are as in Create. A store may rely on
 	// next being of the same account as old.

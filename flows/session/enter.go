@@ -233,7 +233,7 @@ func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, c
 	if code != nil {
 		counters = append(counters, code.counters...)
 	}
-	if code != nil && !c.replacesNone() {
+	if code != nil && code.send != nil && !c.replacesNone() {
 		return c.sendAndStore(ctx, next, st, *code, counters)
 	}
 	if err := c.store(ctx, next, counters...); err != nil {
@@ -356,12 +356,22 @@ func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {
 // ID, the time of its login and the end of its lifetime.
 func (c *Call) Exchange(ctx context.Context) (Issued, error) {
 	token, hash := tokens.New(tokens.Prefix, record.AccountBucket(c.Company.Code, c.session.Account))
-	next := *c.session
-	next.Hash, next.LastUsed = hash, c.Now
-	next.Code = nil // of a step-up, which may be spent at the same time
-	next.AtMost = 0 // the number of sessions does not change, so the limit does not apply
-	next.Expires = next.IdleUntil(c.Now.Add(time.Duration(c.Company.Session.Idle)))
-	if err := c.store(ctx, next); err != nil {
+	var next record.Session
+	var err error = wire.ErrTokenInvalid
+	for tries := 0; errors.Is(err, wire.ErrTokenInvalid) && tries < raises; tries++ {
+		if tries > 0 { // it was raised or refreshed meanwhile, or it is gone
+			if err := c.Find(ctx, c.token); err != nil {
+				return Issued{}, err
+			}
+		}
+		next = *c.session
+		next.Hash, next.LastUsed = hash, c.Now
+		next.Code = nil // of a step-up, which may be spent at the same time
+		next.AtMost = 0 // the number of sessions does not change, so the limit does not apply
+		next.Expires = next.IdleUntil(c.Now.Add(time.Duration(c.Company.Session.Idle)))
+		err = c.store(ctx, next)
+	}
+	if err != nil {
 		return Issued{}, err
 	}
 	moved := c.Event()

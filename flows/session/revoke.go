@@ -79,32 +79,37 @@ func (r *Revoker) RevokeAll(ctx context.Context, e record.Revocation, by record.
 	return nil
 }
 
-// refresh gives the session that a revocation has spared the account's present values.
-// Backends get them with its next request. After it has stored values, refresh looks again:
-// another change of the account may have come in between, and found nothing to refresh.
+// refresh gives the sessions that a revocation has spared the account's present values: that
+// which it keeps, which may have another token by now. Backends get them with its next
+// request. After it has stored values, refresh looks again: another change of the account may
+// have come in between, and found nothing to refresh.
 func (r *Revoker) refresh(ctx context.Context, e record.Revocation) error {
 	for range raises {
-		found, err := r.Sessions.Get(ctx, e.Keep)
-		if errors.Is(err, record.ErrNotFound) {
-			return nil
-		}
+		sessions, err := r.Sessions.List(ctx, r.Now(), e.Company, e.Account)
 		if err != nil {
-			return wire.Unavailable("loading the session", err)
+			return wire.Unavailable("loading the sessions", err)
 		}
 		a, err := r.Accounts.ByID(ctx, e.Company, e.Account)
 		if errors.Is(err, record.ErrNotFound) {
-			return nil // its deletion ends the session
+			return nil // its deletion ends the sessions
 		}
 		if err != nil {
 			return wire.Unavailable("loading the account", err)
 		}
-		present := found.Profile.Of(a, r.Forwarded)
-		if present == found.Profile || found.State != record.Authorized || !r.Now().Before(found.Expires) {
-			return nil
+		done := true
+		for _, found := range sessions {
+			present := found.Profile.Of(a, r.Forwarded)
+			if present == found.Profile || found.State != record.Authorized {
+				continue
+			}
+			done = false
+			err = r.Sessions.Raise(ctx, r.Now(), found.Hash, found.Profile, present)
+			if err != nil && !errors.Is(err, record.ErrConflict) {
+				return wire.Unavailable("refreshing the session", err)
+			}
 		}
-		err = r.Sessions.Raise(ctx, r.Now(), e.Keep, found.Profile, present)
-		if err != nil && !errors.Is(err, record.ErrConflict) {
-			return wire.Unavailable("refreshing the session", err)
+		if done {
+			return nil
 		}
 	}
 	return wire.Unavailable("refreshing the session", record.ErrConflict)

@@ -215,7 +215,10 @@ func (s sessions) Create(ctx context.Context, now time.Time, next record.Session
 
 func (s sessions) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) error {
 	return s.create(ctx, "replace", now, next, counters, func() error {
-		_, err := s.live(now, old, from)
+		replaced, err := s.live(now, old, from)
+		if err == nil && from == record.Authorized && replaced.Profile != next.Profile {
+			err = record.ErrConflict
+		}
 		if err == nil {
 			s.drop(old)
 		}

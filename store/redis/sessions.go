@@ -259,7 +259,8 @@ func (s sessions) Replace(
 		keys := append([]string{s.sessionKey(old), s.sessionKey(next.Hash), s.companyMarker(next.Hash.Bucket(), next.Company)},
 			s.owner(next, "f", indexKind(next.State))...)
 		args := append([]any{record.Micros(now), string(from), old[:], s.channel(),
-			next.Generation, next.CompanyGeneration, next.Hash[:], record.Micros(next.Created), ttl(now, next.Expires), next.AtMost}, encodeSession(next)...)
+			next.Generation, next.CompanyGeneration, next.Hash[:], record.Micros(next.Created), ttl(now, next.Expires), next.AtMost,
+			string(next.Profile)}, encodeSession(next)...)
 		return s.store(ctx, now, next, counters, replaceScript, keys, args)
 	})
 }

@@ -170,13 +170,15 @@ func (s sessions) Revoked(ctx context.Context, hash record.TokenHash) (record.Se
 	return sqlstore.QueryOne(ctx, s, "sessions.revoked: loading revoked session", scan, revoked, hash[:])
 }
 
-const takeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expires > ? AND` + notEnded
+const takeSession = `
+	DELETE FROM sessions
+	WHERE hash = ? AND state = ? AND expires > ? AND (state <> '` + string(record.Authorized) + `' OR profile = ?) AND` + notEnded
 
 func (s sessions) Replace(
 	ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter,
 ) error {
 	return s.store(ctx, "sessions.replace: replacing session", now, next, counters, func(ctx context.Context, tx *queries) error {
-		return sqlstore.ExecOr(ctx, tx, record.ErrConflict, takeSession, old[:], string(from), record.Micros(now))
+		return sqlstore.ExecOr(ctx, tx, record.ErrConflict, takeSession, old[:], string(from), record.Micros(now), string(next.Profile))
 	})
 }
 

@@ -35,6 +35,18 @@ local function find(key, ...)
 	return true, unpack(s, 3)
 end
 
+-- profile returns the profile of a session, which is stored in pieces f, f1, f2 and so on, and
+-- how many these are.
+local function profile(key)
+	local text, pieces = '', 0
+	local piece = redis.call('HGET', key, 'f')
+	while piece do
+		text, pieces = text .. piece, pieces + 1
+		piece = redis.call('HGET', key, 'f' .. pieces)
+	end
+	return text, pieces
+end
+
 -- keep makes a key live for at least ttl from now.
 local function keep(key, ttl)
 	if redis.call('PTTL', key) < tonumber(ttl) then

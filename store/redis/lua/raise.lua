@@ -1,5 +1,5 @@
--- Replaces the profile of a session, which is stored in pieces f, f1, f2 and so on. A
--- revocation that spares the session is done only after that, so a full server must do it.
+-- Replaces the profile of a session. A revocation that spares the session is done only after
+-- that, so a full server must do it.
 --
 -- KEYS  session
 -- ARGV  now, state that it must have, profile that it must have, hash, channel, field, value, …
@@ -7,13 +7,8 @@ local found, state, expires = find(KEYS[1], 's', 'x')
 if not found or state ~= ARGV[2] or tonumber(expires) <= tonumber(ARGV[1]) then
 	return {0}
 end
-local profile, pieces = '', 0
-local piece = redis.call('HGET', KEYS[1], 'f')
-while piece do
-	profile, pieces = profile .. piece, pieces + 1
-	piece = redis.call('HGET', KEYS[1], 'f' .. pieces)
-end
-if profile ~= ARGV[3] then
+local stored, pieces = profile(KEYS[1])
+if stored ~= ARGV[3] then
 	return {0}
 end
 despite_full(KEYS[1])
