@@ -94,13 +94,16 @@ func hostsOf(sets caddyhttp.MatcherSets) (hosts string, only, none bool) {
 			all, only = true, only && len(set) == 0
 			continue
 		}
-		named, only = append(named, *set[i].(*caddyhttp.MatchHost)...), only && len(set) == 1
+		for _, host := range *set[i].(*caddyhttp.MatchHost) {
+			named = append(named, strings.ToLower(host))
+		}
+		only = only && len(set) == 1
 	}
 	if all {
 		return "", only, false
 	}
 	slices.Sort(named)
-	return strings.ToLower(strings.Join(slices.Compact(named), ", ")), only, named == nil
+	return strings.Join(slices.Compact(named), ", "), only, named == nil
 }
 
 func isHost(matcher any) bool { _, is := matcher.(*caddyhttp.MatchHost); return is }

@@ -39,7 +39,7 @@ type visit struct {
 	first    *visit // of the upstream, from the same site and, if failed, the routes for errors; nil if its address is unknown
 }
 
-// A site is the hosts of a route, with all routes that their requests come to.
+// A site is the hosts of a route, with all routes that requests for each of them come to.
 type site struct {
 	app    *app.App
 	server *caddyhttp.Server

@@ -15,12 +15,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"golang.org/x/net/idna"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -74,6 +74,7 @@ type siteverify struct {
 	minScore float64 // for answers that have a score
 	client   *http.Client
 	logger   *zap.Logger
+	warned   *atomic.Int64 // when the last warning was, in seconds
 }
 
 // Turnstile verifies responses of Cloudflare Turnstile. If Cloudflare does not answer,
@@ -170,10 +171,7 @@ func (s *siteverify) options() guest.Parsers {
 }
 
 func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error {
-	s.what = what
-	s.logger = logs.Of(ctx).WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-		return zapcore.NewSamplerWithOptions(c, time.Minute, 1, 0) // each message once a minute, since anybody can cause it
-	}))
+	s.what, s.logger, s.warned = what, logs.Of(ctx), new(atomic.Int64)
 	s.URL = cmp.Or(s.URL, defaultURL)
 	s.Timeout = cmp.Or(s.Timeout, defaultCaptchaTimeout)
 	s.client = guest.Client(guest.Transport{MaxAnswer: maxSiteverifyAnswer}, s.Timeout)
@@ -313,7 +311,9 @@ func (s *siteverify) accepts(v verdict) bool {
 	}
 	sameHost := func(name string) bool { return strings.EqualFold(name, v.Hostname) }
 	if len(s.Hostname) > 0 && !slices.ContainsFunc(s.Hostname, sameHost) {
-		s.logger.Warn("a captcha was solved on another host than those in hostname, and is refused", zap.String("hostname", guest.Scrub(v.Hostname)))
+		if now, last := time.Now().Unix(), s.warned.Load(); now-last >= 60 && s.warned.CompareAndSwap(last, now) { // anybody can cause it
+			s.logger.Warn("a captcha was solved on another host than those in hostname, and is refused", zap.String("hostname", guest.Scrub(v.Hostname)))
+		}
 		return false
 	}
 	return true

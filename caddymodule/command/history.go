@@ -61,7 +61,7 @@ and says whose the event was. What is not in a history may be in the audit log.`
 			}
 		}
 		if ref != "" && len(answer.Events) == 0 {
-			return &cliError{exit: exitNotFound, message: fmt.Sprintf("no history has an event with the ref %q; search the audit log for it, which of the refusals of a path has only the first of a minute", ref)}
+			return &cliError{exit: exitNotFound, message: fmt.Sprintf("no history has an event with the ref %q; search the audit log for it; of the refusals of a path, that has only the first in a minute", ref)}
 		}
 		header := []string{"TIME", "EVENT", "RESULT", "ADDRESS", "USER AGENT", "ACTOR", "SESSION", "COUNT", "REF"}
 		if len(args) == 0 {

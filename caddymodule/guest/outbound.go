@@ -29,7 +29,8 @@ var Outbound = tracedTransport{newTransport()}
 
 // dialer divides its timeout among the addresses of a name, and Go does not shorten it to that of
 // the request. So it is short: if one of two addresses is dead, requests have time for the other.
-var dialer = &net.Dialer{Timeout: 4 * time.Second}
+// It includes the lookup of the name, which takes 5 s if the first nameserver is dead.
+var dialer = &net.Dialer{Timeout: 7 * time.Second}
 
 // Reach connects to the server of a URL as Outbound does and, for https, shakes hands. It sends
 // no request. If the environment has a proxy for the URL, Reach connects to that alone.

@@ -349,7 +349,8 @@ func TestARevocationLeavesNoNewBackupCodes(t *testing.T) {
 	})
 }
 
-// Of new backup codes that are made at once, those of one answer work, and no other has any.
+// Of new backup codes that are made at once, those of one answer work. Another answer has codes
+// only if it is later.
 func TestOneOfManyMakesBackupCodes(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, global: realHashing, handler: selfService}) // ten codes take a while
@@ -360,9 +361,18 @@ func TestOneOfManyMakesBackupCodes(t *testing.T) {
 		answers := storetest.Together(4, func(int) answer {
 			return get(s.try(patient, s.meRequest("POST", "backup-codes", token, fields{})))(t)
 		})
-		code := answers[s.wantOne(answers)].JSON["backup_codes"].([]any)[0]
-		step := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
-		s.post("auth/checkotp", step.token(), fields{"backup_code": code}).wantState(record.Authorized)
+		work := 0
+		for _, a := range answers {
+			if codes, made := a.JSON["backup_codes"].([]any); made {
+				step := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
+				if s.post("auth/checkotp", step.token(), fields{"backup_code": codes[0]}).Status == 200 {
+					work++
+				}
+			}
+		}
+		if work != 1 {
+			t.Errorf("the codes of %d answers work, want 1", work)
+		}
 	}
 }
 

@@ -156,7 +156,7 @@ func checkNonce(nonce string) error {
 }
 
 // Apple's issuer, and the name that its document had on 2025-06-10, while ID tokens kept the
-// old one. Both hosts are Apple's, so each name stands for the other.
+// old one. Both hosts are Apple's, so the new name stands for the old one.
 const (
 	apple     = "https://appleid.apple.com"
 	appleAlso = "https://account.apple.com"

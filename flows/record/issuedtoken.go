@@ -40,8 +40,8 @@ func (t *IssuedToken) Use(now time.Time) bool {
 type IssuedTokens interface {
 	// AddToken stores a token of the account a, if the account then has at most limit
 	// tokens that have not expired at t.Created. Otherwise it returns ErrConflict. It
-	// returns ErrNotFound as SetBackupCodes does: a revocation also concerns a token that is
-	// being issued.
+	// returns ErrNotFound if the account does not exist any more in a.Generation and
+	// a.CompanyGeneration: a revocation also concerns a token that is being issued.
 	AddToken(ctx context.Context, a Account, t *IssuedToken, limit int) error
 	// Token finds the token with this hash, of any company and even if it has expired. It
 	// returns ErrNotFound if there is none.
