@@ -196,6 +196,7 @@ func TestADeviceThatIsForgottenDuringALoginSkipsNothing(t *testing.T) {
 			b.company.Devices.SkipSecondFactor = true
 			b.update(true, func(a *record.Account) { a.SecondFactor = true })
 			device := b.remembered()
+			settle(b.Service)
 			b.during(during, func() { must(t, b.admin().ForgetDevices(t.Context(), mnemocode, "")) })
 			reply := b.must("auth/checkcredentials", "", credentials(object{"device_token": device, "remember_device": true}))
 			if during == "AddDevice" {
