@@ -114,7 +114,7 @@ export const scenes = {
   },
   'login-unconfirmed': { ...password, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }), session: 'network' }, act: enter('password', 'right') },
   'login-unconfirmed-over': {
-    ...password, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }), session: ['network', fails(401, 'auth.token.invalid')] }, session: [password.session, fails(401, 'auth.token.invalid')],
+    ...password, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }), session: ['network', 'network', fails(401, 'auth.token.invalid')] }, session: [password.session, fails(401, 'auth.token.invalid')],
     act: [...enter('password', 'right'), ['submit']],
   },
   'login-blank': { act: enter('login', ' ') },
