@@ -356,28 +356,27 @@ func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {
 // ID, the time of its login and the end of its lifetime.
 func (c *Call) Exchange(ctx context.Context) (Issued, error) {
 	token, hash := tokens.New(tokens.Prefix, record.AccountBucket(c.Company.Code, c.session.Account))
-	var next record.Session
-	var err error = wire.ErrTokenInvalid
-	for tries := 0; errors.Is(err, wire.ErrTokenInvalid) && tries < raises; tries++ {
-		if tries > 0 { // it was raised or refreshed meanwhile, or it is gone
-			if err := c.Find(ctx, c.token); err != nil {
-				return Issued{}, err
-			}
-		}
-		next = *c.session
+	for range raises {
+		next := *c.session
 		next.Hash, next.LastUsed = hash, c.Now
 		next.Code = nil // of a step-up, which may be spent at the same time
 		next.AtMost = 0 // the number of sessions does not change, so the limit does not apply
 		next.Expires = next.IdleUntil(c.Now.Add(time.Duration(c.Company.Session.Idle)))
-		err = c.store(ctx, next)
+		err := c.store(ctx, next)
+		if err == nil {
+			moved := c.Event()
+			moved.Name, moved.Company = record.SessionMoved, c.Company.Code
+			c.m.Emit(ctx, moved)
+			return Issued{Token: token, State: next.State, ExpiresIn: c.SecondsUntil(next.Expires), Mnemocode: next.Mnemocode}, nil
+		}
+		if !errors.Is(err, wire.ErrTokenInvalid) {
+			return Issued{}, err
+		}
+		if err := c.Find(ctx, c.token); err != nil { // else it was raised or refreshed meanwhile
+			return Issued{}, err
+		}
 	}
-	if err != nil {
-		return Issued{}, err
-	}
-	moved := c.Event()
-	moved.Name, moved.Company = record.SessionMoved, c.Company.Code
-	c.m.Emit(ctx, moved)
-	return Issued{Token: token, State: next.State, ExpiresIn: c.SecondsUntil(next.Expires), Mnemocode: next.Mnemocode}, nil
+	return Issued{}, wire.Unavailable("exchanging the token", record.ErrConflict)
 }
 
 // SecondsUntil returns the whole seconds from now until then.

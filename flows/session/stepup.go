@@ -181,8 +181,8 @@ func (c *Call) extend(ctx context.Context) error {
 	return nil
 }
 
-// raises bounds how often raise and refresh begin again. Each time, another change of the
-// session was faster.
+// raises bounds how often raise, refresh and Exchange begin again. Each time, another change of
+// the session was faster.
 const raises = 8
 
 // raise stores a proof. If the session is raised by two of them at once, it has both.
