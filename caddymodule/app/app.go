@@ -237,15 +237,19 @@ func (a *App) checkCompanies() error {
 	return nil
 }
 
-// Start makes the service ready. If a store can't be reached, the config still
-// loads, and Start tries again in the background. It does not wait for a request,
-// because a crash may have left sessions to revoke.
+// Start makes the service ready. If a store can't be reached, the config still loads, and
+// Start tries again in the background. It does not wait for a request, because a crash may
+// have left sessions to revoke. But if a config runs that works with other stores, the new
+// one fails to load: its store's address or password may be wrong.
 func (a *App) Start() error {
 	a.startCalled = true
 	exitDespiteLogs()
 	a.Note(a.unused())
 	_, err := a.started(a.ctx)
 	if errors.Is(err, record.ErrUnreachable) {
+		if old := Running(); old != nil && old.service.Load() != nil && !a.SharesStores(old) {
+			return fmt.Errorf("the config that runs stays, because a store of the new one can't be used: %w", err)
+		}
 		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
 		a.workers.Go(func() {
 			if retry(a.ctx, StartAgainAfter, func() bool { _, err := a.started(a.ctx); return err == nil }) {

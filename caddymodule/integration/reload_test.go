@@ -326,6 +326,31 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 	stop()
 }
 
+// A reload to a store that can't be used fails, and the config that runs stays: the address or
+// the password of the new one may be wrong.
+func TestReloadToAStoreThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	servers := sharedServers(t)
+	way := servers.newWay()
+	c := siteConfig{company: roomy + account("alice", ""), stores: servers.direct()}
+	node := servers.start(c, c.stores).nodes[0]
+	node.waitForStores()
+	token := node.login("alice")
+	nowhere := strings.TrimPrefix(nobodyListens(t), "http://")
+	postgres, _, _ := strings.Cut(c.stores, "sessions")
+	for name, stores := range map[string]string{
+		"the address of Redis":      postgres + "sessions redis redis://" + nowhere,
+		"the password of Redis":     postgres + "sessions redis redis://someone:wrong@" + way.redis.Addr(),
+		"the address of PostgreSQL": "store postgres postgres://u@" + nowhere + "/x?sslmode=disable\nsessions redis redis://" + way.redis.Addr(),
+	} {
+		c.stores = stores
+		if err := node.reload(c); err == nil || !strings.Contains(err.Error(), "the config that runs stays") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		node.get("/", token).wantStatus(http.StatusOK)
+	}
+}
+
 // A reload that connects to the same Redis in another way cuts no stream of a valid session,
 // although the connections of before are closed. A logout still does.
 func TestStreamsOutliveTheConnectionsToTheirStore(t *testing.T) {
