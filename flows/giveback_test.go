@@ -3,6 +3,7 @@ package flows_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -228,4 +229,82 @@ func TestAComparedPasswordIsNotGivenBack(t *testing.T) {
 		t.Errorf("the reason is %q", e.Reason)
 	}
 	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
+}
+
+// A tardy makes stores like those with servers: a call without time left is not sent. The
+// method slow takes all the time that a request has for stores. The next answer of the method
+// lost is lost.
+type tardy struct{ slow, lost string }
+
+func (t *tardy) call(ctx context.Context, method string, send func() error) error {
+	ctx, done := record.StoreContext(ctx, time.Minute)
+	defer done()
+	if method == t.slow {
+		<-ctx.Done()
+	}
+	err := ctx.Err()
+	if err == nil {
+		err = send()
+	}
+	if err == nil && method == t.lost {
+		t.lost, err = "", errDown
+	}
+	return err
+}
+
+type tardyAccounts struct {
+	record.Accounts
+	*tardy
+}
+
+func (s tardyAccounts) Passkey(ctx context.Context, _ string, _ []byte) (record.Passkey, error) {
+	return record.Passkey{}, s.call(ctx, "Passkey", func() error { return errDown })
+}
+
+type tardySessions struct {
+	record.Sessions
+	*tardy
+}
+
+func (s tardySessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	method := "Charge"
+	if strings.Contains(counters[len(counters)-1].Key, "/sending/") {
+		method = "mark"
+	}
+	return s.call(ctx, method, func() error { return s.Sessions.Charge(ctx, now, counters...) })
+}
+
+func (s tardySessions) Refund(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	return s.call(ctx, "Refund", func() error { return s.Sessions.Refund(ctx, now, counters...) })
+}
+
+func (s tardySessions) Create(ctx context.Context, now time.Time, next record.Session, counters ...record.Counter) error {
+	return s.call(ctx, "Create", func() error { return s.Sessions.Create(ctx, now, next, counters...) })
+}
+
+// A store that is slow, so that the request has no time left for it, costs no login.
+func TestWhatASlowStoreCouldNotDoIsNoTry(t *testing.T) {
+	b := newHarness(t)
+	b.company.Limits.LoginsPerAddress.N = 1
+	accounts, store := b.Accounts, &tardy{slow: "Passkey"}
+	b.Accounts, b.Sessions = tardyAccounts{accounts, store}, tardySessions{b.Sessions, store}
+	b.wrong(wire.ErrUnavailable, "passkey/login", "", b.device("phone", 0).answer(code))
+	b.Accounts = accounts
+	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}), record.Authorized)
+}
+
+// A step whose session could not be stored, or whose mark was stored although its answer was
+// lost, can be taken with the same token again.
+func TestAStepWithACodeCanBeRepeated(t *testing.T) {
+	for name, store := range map[string]*tardy{"slow": {slow: "Create"}, "lost": {lost: "mark"}} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			b.update(true, func(a *record.Account) { a.SecondFactor = true })
+			b.Sessions = tardySessions{b.Sessions, store}
+			token := b.must("auth/login", "", object{"login_id": email}).SessionToken
+			b.wrong(wire.ErrUnavailable, "auth/checkpassword", token, object{"password": password})
+			store.slow = ""
+			wantStep(t, b.must("auth/checkpassword", token, object{"password": password}), record.CheckOTP)
+		})
+	}
 }

@@ -48,6 +48,7 @@ func (at *Attempt) GiveBackAll(ctx context.Context) {
 	if len(at.taken) == 0 || ctx.Err() != nil {
 		return
 	}
+	record.SpareStoreTime(ctx) // a slow store may have used it up
 	if bound := at.Company.Limits.LoginsPerAddress; bound != tenant.Unlimited {
 		if !at.unanswered {
 			bound.N *= wideFactor

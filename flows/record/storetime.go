@@ -29,6 +29,23 @@ func WithoutStoreTime(ctx context.Context) context.Context {
 	return context.WithValue(ctx, storeTimeKey{}, nil)
 }
 
+// Finishing returns a context for what must be done, because what came before can't be undone:
+// although the client has hung up, or the time of the request is used up.
+func Finishing(ctx context.Context) context.Context {
+	return WithoutStoreTime(context.WithoutCancel(ctx))
+}
+
+// spareStoreTime is for SpareStoreTime. With storeTime it is less than the 2 s.
+const spareStoreTime = 150 * time.Millisecond
+
+// SpareStoreTime gives a request that has used up its time some more, to take back what it has
+// charged for work that was not done.
+func SpareStoreTime(ctx context.Context) {
+	if left, ok := ctx.Value(storeTimeKey{}).(*atomic.Int64); ok && left.Load() < int64(spareStoreTime) {
+		left.Store(int64(spareStoreTime))
+	}
+}
+
 // StoreContext is for stores whose servers may be slow. It returns the context of one
 // call, which times out after limit, or sooner if the request has less of its time
 // left. Call done when the call returns.
