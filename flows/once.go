@@ -151,12 +151,15 @@ func (c claim) wait(ctx context.Context, counters []record.Counter, later func(f
 
 // renew extends the claim until done is closed.
 func (c claim) renew(ctx context.Context, done <-chan struct{}) {
-	for {
+	for pause := retryRenew; ; {
 		select {
 		case <-done:
 			return
-		case <-time.After(retryRenew):
-			_ = panics.Contain(func() error { return c.keep(ctx, nil, c.Now().Add(retryLease)) }) // the next one may succeed
+		case <-time.After(pause):
+		}
+		pause = retryRenew
+		if panics.Contain(func() error { return c.keep(ctx, nil, c.Now().Add(retryLease)) }) != nil {
+			pause = keepAgain
 		}
 	}
 }
