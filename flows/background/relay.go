@@ -163,12 +163,12 @@ type outcome struct {
 }
 
 // claimFor returns how long a claim lasts with this timeout of the receiver. A claim also takes
-// the time of the store, which can be longer than a short timeout.
-func claimFor(timeout time.Duration) time.Duration { return 4 * max(timeout, time.Second) }
+// the time of the store, which has 2 s for each call.
+func claimFor(timeout time.Duration) time.Duration { return 4 * max(timeout, 2*time.Second) }
 
 func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutboxQueue, err error) {
 	err = Maintain(r.Log, "claiming events", func() (err error) {
-		now := r.Now()
+		now := r.Now().Round(0) // a claim does not last longer while the machine is suspended
 		queues, err = r.Outbox.Claim(ctx, now, now.Add(claimFor(c.Events.Timeout)), c.Code, limit)
 		return err
 	})
