@@ -50,6 +50,7 @@ func (s *Self) LacksFactor() bool {
 
 // BeginChange charges the account's budget for a kind of change.
 func (s *Self) BeginChange(ctx context.Context, kind string) error {
+	s.attempt.Now = s.Now() // the body may have come slowly
 	rate := tenant.Rate{N: changesPerHour, Per: time.Hour}
 	err := s.attempt.Take(ctx, s.attempt.Counter("limit.changes", strconv.FormatInt(s.Account.ID, 10)+"/"+kind, rate))
 	s.emitLocks(ctx, s.attempt, s.Account)
