@@ -487,12 +487,12 @@ func (p *Store) Transaction(ctx context.Context, f func(context.Context, sqlstor
 // caller's context counts only until there is a connection: interrupting a statement
 // takes longer than running it, and costs the connection.
 func (p *Store) call(ctx context.Context, readOnly bool, f func(context.Context, *pgxpool.Conn) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	began := time.Now()
 	ctx, done := record.StoreContext(ctx, timeout)
 	defer done()
+	if err := ctx.Err(); err != nil { // the request has no time left, which says nothing of the server
+		return err
+	}
 	leave, err := p.half.Enter(ctx)
 	if err != nil {
 		return fmt.Errorf("waiting for a connection: %w", err)
