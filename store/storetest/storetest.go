@@ -108,47 +108,80 @@ func Started(t testing.TB, start func(context.Context) error) {
 	}
 }
 
-// WatchStalls measures, until stop is called, how long a busy machine delayed the
-// tests or what they wait for. That is the time in which some process waited for a
-// CPU. If Linux does not report it, it is the delay of the tests themselves.
-func WatchStalls() (stop func() time.Duration) {
-	const tick = 5 * time.Millisecond
-	pressed := cpuPressure()
-	quit, sum := make(chan bool), make(chan time.Duration)
-	go func() {
-		var held time.Duration
-		for {
-			before := time.Now()
-			select {
-			case <-quit:
-				sum <- held
-				return
-			case <-time.After(tick):
-				if late := time.Since(before) - tick; late > tick {
-					held += late
-				}
-			}
+// InQuiet checks what a stall of pause or more can spoil. It repeats the check while it fails and
+// the machine has stalled meanwhile. Any other failure fails the test.
+func InQuiet(t testing.TB, pause time.Duration, check func() error) {
+	t.Helper()
+	for range 20 {
+		stalled := WatchStalls()
+		err := check()
+		if err == nil {
+			return
 		}
-	}()
-	return func() time.Duration {
-		quit <- true
-		return max(<-sum, cpuPressure()-pressed)
+		stall := stalled()
+		if stall < pause {
+			t.Fatal(err)
+		}
+		t.Logf("%v, while the machine stalled for %v", err, stall)
 	}
+	t.Fatal("it fails each time, and the machine always stalls")
 }
+
+// WatchStalls measures how long a busy machine has delayed the tests or what they wait for since
+// the call. That is the time in which some process waited for a CPU, or in which the whole test
+// binary was late, whichever is more.
+func WatchStalls() (soFar func() time.Duration) { return StartWatch().stalled }
 
 // A Watch measures durations on a machine that may be busy.
 type Watch struct {
-	began   time.Time
-	pressed time.Duration
+	began         time.Time
+	pressed, late time.Duration
 }
 
 // StartWatch starts a Watch.
-func StartWatch() Watch { return Watch{time.Now(), cpuPressure()} }
+func StartWatch() Watch { return Watch{time.Now(), cpuPressure(), pulse.late()} }
 
-// Took returns the time since the start, without the time in which some process
-// waited for a CPU.
-func (w Watch) Took() time.Duration {
-	return time.Since(w.began) - (cpuPressure() - w.pressed)
+// Took returns the time since the start, without that for which the machine is to blame.
+func (w Watch) Took() time.Duration { return time.Since(w.began) - w.stalled() }
+
+func (w Watch) stalled() time.Duration { return max(pulse.late()-w.late, cpuPressure()-w.pressed) }
+
+// pulse shows how late each test binary is. Neither a stopped process nor a hypervisor that holds
+// its CPUs counts as pressure. One goroutine may miss that one of several CPUs is held. A thread for
+// each CPU would see it, but a CPU that is held would take a part of Go's scheduler with it.
+var pulse = newHeart()
+
+// A heart beats in short intervals, unless its process is held.
+type heart struct {
+	mu   sync.Mutex
+	last time.Time     // beat
+	sum  time.Duration // of the delays before it
+}
+
+func newHeart() *heart {
+	h := &heart{last: time.Now()}
+	go func() {
+		for {
+			time.Sleep(beat)
+			late := h.late()
+			h.mu.Lock()
+			h.last, h.sum = time.Now(), late
+			h.mu.Unlock()
+		}
+	}()
+	return h
+}
+
+const beat = 5 * time.Millisecond
+
+// late returns the sum of all delays, with one that has just ended.
+func (h *heart) late() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if late := time.Since(h.last) - beat; late > beat {
+		return h.sum + late
+	}
+	return h.sum
 }
 
 // cpuPressure returns how long some process was ready but had no CPU, since Linux
