@@ -289,12 +289,14 @@ func TestDeployedManifests(t *testing.T) {
 	if leads.Name != service.Metadata.Name || leads.Port.Number != service.Spec.Ports[0].Port {
 		t.Errorf("the Ingress leads to %+v", leads)
 	}
-	for _, rule := range byKind["NetworkPolicy"].Spec.Ingress { // the last one, of mnemogate itself
-		if anyone := len(rule.From) == 0; len(rule.Ports) != 1 || anyone != (rule.Ports[0].Port == port) {
-			t.Errorf("the NetworkPolicy has the rule %+v; anyone may reach %s, and only Prometheus the metrics", rule, port)
+	// The last one, of mnemogate itself. With trusted_proxies, any other pod could choose its client address.
+	rules := byKind["NetworkPolicy"].Spec.Ingress
+	for _, rule := range rules {
+		if len(rule.Ports) != 1 || len(rule.From) != 1 || rule.From[0]["namespaceSelector"] == nil {
+			t.Errorf("the NetworkPolicy has the rule %+v; only the Ingress may reach %s, and only Prometheus the metrics", rule, port)
 		}
 	}
-	if rules := byKind["NetworkPolicy"].Spec.Ingress; len(rules) != 2 || rules[1].Ports[0].Port != "metrics" {
+	if len(rules) != 2 || rules[0].Ports[0].Port != port || rules[1].Ports[0].Port != "metrics" {
 		t.Errorf("the NetworkPolicy has the rules %+v", rules)
 	}
 }

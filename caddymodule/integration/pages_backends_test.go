@@ -102,7 +102,7 @@ func TestTheGatewaysKeyIsCaddysAlone(t *testing.T) {
 }
 
 // The manifests allow only these nodes to reach the application, at the port that
-// the Caddyfile uses, and only Prometheus to reach their metrics.
+// the Caddyfile uses, only the Ingress to reach the nodes, and only Prometheus their metrics.
 func TestDeployedPortsAreTheCaddyfiles(t *testing.T) {
 	var caddyfile, labels, ports string
 	policies := map[string]string{}
@@ -120,7 +120,7 @@ func TestDeployedPortsAreTheCaddyfiles(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		policies["mnemogate"]: "ingress:[map[ports:[map[port:http]]] map[from:[map[namespaceSelector:map[matchLabels:map[kubernetes.io/metadata.name:monitoring]] " +
+		policies["mnemogate"]: "ingress:[map[from:[map[namespaceSelector:map[matchLabels:map[kubernetes.io/metadata.name:ingress-nginx]]]] ports:[map[port:http]]] map[from:[map[namespaceSelector:map[matchLabels:map[kubernetes.io/metadata.name:monitoring]] " +
 			"podSelector:map[matchLabels:map[app.kubernetes.io/name:prometheus]]]] ports:[map[port:metrics]]]] podSelector:map[matchLabels:" + labels + "] policyTypes:[Ingress]",
 		policies["profile-api"]: "ingress:[map[from:[map[podSelector:map[matchLabels:" + labels + "]]] ports:[map[port:9000]]]] podSelector:map[matchLabels:map[app.kubernetes.io/name:profile-api]] policyTypes:[Ingress]",
 		ports:                   "map[containerPort:9180 name:metrics]",
