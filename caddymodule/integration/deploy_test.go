@@ -229,6 +229,7 @@ type manifest struct {
 		Template struct {
 			Spec struct {
 				Containers []struct {
+					Env            []struct{ Name, Value string }
 					Ports          []struct{ Name string }
 					ReadinessProbe struct{ HTTPGet struct{ Path, Port string } }
 					LivenessProbe  struct{ TCPSocket struct{ Port string } }
@@ -276,6 +277,10 @@ func TestDeployedManifests(t *testing.T) {
 		if !strings.Contains(text, "--from-file="+name+" ") && !strings.Contains(text, "--from-file="+name+"\n") {
 			t.Errorf("no command makes the secret %s", name)
 		}
+	}
+	admin := slices.IndexFunc(node.Env, func(v struct{ Name, Value string }) bool { return v.Name == "CADDY_ADMIN" })
+	if admin < 0 || filepath.Dir(strings.TrimPrefix(node.Env[admin].Value, "unix/")) != mounted["data"] || strings.Contains(caddyfile, "\tadmin ") {
+		t.Error("other containers of the pod reach the admin endpoint")
 	}
 	port := node.Ports[0].Name
 	p := node.ReadinessProbe.HTTPGet
