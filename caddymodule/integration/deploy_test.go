@@ -123,6 +123,27 @@ func TestDeployedBackupsAreDeleted(t *testing.T) {
 	}
 }
 
+// A node that is told to stop has the time for its last requests, and then for the messages
+// on their way: with several gateways, 10 s for the attempt in progress and 10 s for a last one.
+func TestDeployedNodesHaveTimeToStop(t *testing.T) {
+	for file, c := range map[string]struct{ config, limit string }{
+		"kubernetes.yaml":   {"kubernetes.yaml", `\bterminationGracePeriodSeconds: (\d+)\b`},
+		"mnemogate.service": {"Caddyfile", `\nTimeoutStopSec=(\d+)s\b`},
+		"compose.yaml":      {"compose.Caddyfile", `\bstop_grace_period: (\d+)s\b`},
+	} {
+		need := 21 * time.Second
+		for _, found := range regexp.MustCompile(`\b(?:shutdown_delay|grace_period) (\d+s)\n`).FindAllStringSubmatch(readDeploy(t, c.config), -1) {
+			need += get(time.ParseDuration(found[1]))(t)
+		}
+		limit := regexp.MustCompile(c.limit).FindStringSubmatch(readDeploy(t, file))
+		if limit == nil {
+			t.Errorf("%s has no limit", file)
+		} else if got := get(time.ParseDuration(limit[1] + "s"))(t); got < need {
+			t.Errorf("%s kills a node after %v, which may need %v", file, got, need)
+		}
+	}
+}
+
 // The Caddyfile for systemd names the same file for its store that it would have by
 // default, in the unit's state directory.
 func TestDeployedStoreIsNamed(t *testing.T) {
