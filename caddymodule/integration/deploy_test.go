@@ -354,8 +354,8 @@ func TestDeployedMetrics(t *testing.T) {
 }
 
 // The scrape configurations in docs/deploy/README.md are valid for Prometheus, and
-// the job has the name that the alerts expect. Debian's Prometheus does not support
-// Kubernetes.
+// the job has the name that the alerts expect. Of the pods, the job has the nodes that live.
+// Debian's Prometheus does not support Kubernetes.
 func TestDeployedScrapeConfigs(t *testing.T) {
 	configs := blocks(section(t, "docs/deploy/README.md", "Metrics"), "yaml")
 	if len(configs) != 2 || !strings.Contains(configs[1], "  regex: metrics\n") {
@@ -364,6 +364,32 @@ func TestDeployedScrapeConfigs(t *testing.T) {
 	for _, config := range configs {
 		if !strings.Contains(config, "job_name: mnemogate\n") {
 			t.Errorf("the alerts expect another job than\n%s", config)
+		}
+	}
+	var second []struct {
+		Relabel []struct {
+			Source        []string `yaml:"source_labels"`
+			Regex, Action string
+		} `yaml:"relabel_configs"`
+	}
+	must(t, yaml.Unmarshal([]byte(strings.TrimPrefix(configs[1], "scrape_configs:\n")), &second))
+	for _, pod := range []struct {
+		name, port, phase string
+		kept              bool
+	}{
+		{"mnemogate", "metrics", "Running", true}, {"mnemogate", "metrics", "Pending", true},
+		{"mnemogate", "http", "Running", false}, {"profile-api", "metrics", "Running", false},
+		{"mnemogate", "metrics", "Failed", false}, {"mnemogate", "metrics", "Succeeded", false},
+	} {
+		labels := map[string]string{"label_app_kubernetes_io_name": pod.name, "container_port_name": pod.port, "phase": pod.phase}
+		kept := true
+		for _, rule := range second[0].Relabel {
+			value := labels[strings.TrimPrefix(rule.Source[0], "__meta_kubernetes_pod_")]
+			matches := regexp.MustCompile("^(?:" + rule.Regex + ")$").MatchString(value)
+			kept = kept && matches == (rule.Action == "keep")
+		}
+		if kept != pod.kept {
+			t.Errorf("%+v: kept is %v", pod, kept)
 		}
 	}
 	need(t, "promtool")
