@@ -363,7 +363,7 @@ func TestWebhookErrorsNameTheirCause(t *testing.T) {
 	const http = "HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n"
 	noName := strings.Repeat("a", 64) // too long a label, so no resolver is asked
 	for url, want := range map[string]string{
-		"https://" + listen(config, http):                   "this machine does not trust the authority of its certificate: install",
+		"https://" + listen(config, http):                   "this machine does not trust the authority of its certificate: install that authority's certificate here (update-ca-certificates, or name its file in SSL_CERT_FILE)",
 		"https://" + listen(old, http):                      "it has only TLS 1.1 or older",
 		"https://" + listen(nil, http):                      "it answers without TLS: check the port",
 		"https://" + listen(nil, "220 sink ESMTP\r\n"):      "it answers without TLS: check the port",
