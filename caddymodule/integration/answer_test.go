@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,46 @@ type answer struct {
 	Body   []byte
 	JSON   map[string]any
 	Closes bool // the server closes the connection
+
+	took  time.Duration
+	again func() answer // sends the request once more, and no more often; nil if it can't be sent again
+}
+
+// repeatable returns the answer to a request that was sent at began, and that ask sends again.
+func (a answer) repeatable(began time.Time, ask func() answer) answer {
+	a.took = time.Since(began)
+	var next *answer
+	a.again = func() answer {
+		if next == nil {
+			repeated.Add(1)
+			next = new(ask())
+		}
+		return *next
+	}
+	return a
+}
+
+// What the whole run has repeated, and for how long the machine has stalled meanwhile.
+var (
+	repeated   atomic.Int64
+	runStalled = storetest.WatchStalls()
+)
+
+// inTime repeats a request whose store or hash was too late, as on a busy machine. A store that
+// is late by the product's limits takes 250 ms or more; what is answered sooner is not repeated.
+// A run repeats at most 30 requests, and one for each second that the machine has stalled.
+func (a answer) inTime() answer {
+	a.t.Helper()
+	for n := 0; n < 5 && a.again != nil && a.took > 200*time.Millisecond && a.Status == http.StatusServiceUnavailable &&
+		(a.str("error_code") == wire.ErrUnavailable.Code || a.str("error") != ""); n++ {
+		if stalled := runStalled(); repeated.Load() >= 30+int64(stalled.Seconds()) {
+			a.t.Logf("%d requests were repeated, on a machine that has stalled for %v", repeated.Load(), stalled)
+			break
+		}
+		a.t.Logf("it is asked again, since after %v it said %s", a.took, a.Body)
+		a = a.again()
+	}
+	return a
 }
 
 func (a answer) str(field string) string {
@@ -32,6 +73,7 @@ func (a answer) str(field string) string {
 
 func (a answer) token() string {
 	a.t.Helper()
+	a = a.inTime()
 	if a.str("session_token") == "" {
 		a.t.Fatalf("no session_token in %d %s", a.Status, a.Body)
 	}
@@ -41,6 +83,9 @@ func (a answer) token() string {
 // want checks that the answer is this error, with its code and status.
 func (a answer) want(e *wire.Error) answer {
 	a.t.Helper()
+	if e.Status != http.StatusServiceUnavailable {
+		a = a.inTime()
+	}
 	if a.str("error_code") != e.Code || a.Status != e.Status || a.str("status") != "error" || a.str("message") == "" {
 		a.t.Fatalf("got %d %s, want %d %s", a.Status, a.Body, e.Status, e.Code)
 	}
@@ -50,6 +95,7 @@ func (a answer) want(e *wire.Error) answer {
 // wantState checks that the answer is a success that leads to the state.
 func (a answer) wantState(state record.State) answer {
 	a.t.Helper()
+	a = a.inTime()
 	if a.Status != http.StatusOK || a.str("status") != "success" || a.str("session_state") != string(state) {
 		a.t.Fatalf("got %d %s, want 200 with session_state %q", a.Status, a.Body, state)
 	}
@@ -170,7 +216,14 @@ var client = &http.Client{
 
 func (s *site) do(r *http.Request) answer {
 	s.t.Helper()
-	return get(s.try(client, r))(s.t)
+	began := time.Now()
+	return get(s.try(client, r))(s.t).repeatable(began, func() answer {
+		r := r.Clone(r.Context())
+		if r.GetBody != nil {
+			r.Body, _ = r.GetBody()
+		}
+		return s.do(r)
+	})
 }
 
 // try is like do, but returns an error if Caddy does not answer.
@@ -206,9 +259,9 @@ func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
 // response.
 func (s *site) exchange(raw string) answer {
 	s.t.Helper()
-	c := &h1conn{s: s}
+	c, began := &h1conn{s: s}, time.Now()
 	defer c.close()
-	a := c.ask(raw)
+	a := c.ask(raw).repeatable(began, func() answer { return s.exchange(raw) })
 	if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw))); err == nil {
 		s.checkDocumented(r, a)
 	}
@@ -312,14 +365,8 @@ func meanwhile[T any](t *testing.T, f func() T) func() T {
 	}
 }
 
-// login logs in an account that needs only a password, and returns its token. On a busy
-// machine, a store may answer too late at first.
+// login logs in an account that needs only a password, and returns its token.
 func (s *site) login(loginID string) string {
 	s.t.Helper()
-	for w := storetest.StartWatch(); ; {
-		a := s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword})
-		if a.Status != http.StatusServiceUnavailable || w.Took() > 10*time.Second {
-			return a.wantState(record.Authorized).token()
-		}
-	}
+	return s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}).wantState(record.Authorized).token()
 }

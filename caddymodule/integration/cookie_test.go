@@ -19,7 +19,7 @@ const cookieName = "__Host-mnemogate"
 // session calls the session route. It also returns the cookie that was set.
 func (s *site) session(method, company, headers string) (a answer, set *http.Cookie) {
 	s.t.Helper()
-	a = s.ask(method, "/"+company+"/v2/session", headers)
+	a = s.ask(method, "/"+company+"/v2/session", headers).inTime()
 	if line := a.Header.Get("Set-Cookie"); line != "" {
 		set = get(http.ParseSetCookie(line))(s.t)
 	}

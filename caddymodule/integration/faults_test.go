@@ -205,7 +205,7 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 	s := ownServers(t)
 	s.postgres.Stop()
 	s.redis.Kill()
-	all := s.start(siteConfig{company: roomy + account("alice", ""), handler: "health /health"}, s.direct(), s.direct())
+	all := s.startAnyway(siteConfig{company: roomy + account("alice", ""), handler: "health /health"}, s.direct(), s.direct())
 	healthy := func(status, ready int) {
 		t.Helper()
 		for _, node := range all.nodes {
@@ -240,7 +240,7 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 	all.run("a PostgreSQL that takes no writes, such as a standby", func(t *testing.T) {
 		const setting = "ALTER DATABASE postgres SET default_transaction_read_only = "
 		s.postgres.Exec(t, setting+"on")
-		node := s.start(siteConfig{company: roomy + account("alice", "")}, s.direct()).nodes[0]
+		node := s.startAnyway(siteConfig{company: roomy + account("alice", "")}, s.direct()).nodes[0]
 		node.credentials("alice", testPassword).want(wire.ErrUnavailable)
 		node.cli("", "doctor").want(1, "read only connection", "the server that answers takes no writes: see that the primary runs")
 		s.postgres.Exec(t, "SET default_transaction_read_only = off", setting+"off")
@@ -258,7 +258,6 @@ func TestReloadWithoutAServer(t *testing.T) {
 	c := siteConfig{company: roomy + account("alice", "")}
 	all := s.start(c, s.through(w))
 	node := all.nodes[0]
-	node.waitForStores()
 	live, leaving := all.login("alice"), all.login("alice")
 	all.remember(live, leaving)
 	passes := func(t *testing.T) {

@@ -48,11 +48,7 @@ func onEachDeployment(t *testing.T, test func(*testing.T, starter)) {
 func startNodes(t *testing.T, c siteConfig) *site {
 	t.Helper()
 	s := sharedServers(t)
-	all := s.start(c, s.direct(), s.direct())
-	for _, node := range all.nodes {
-		node.waitForStores()
-	}
-	return all
+	return s.start(c, s.direct(), s.direct())
 }
 
 // waitForStores waits for the stores of a node that is up. On a busy machine they may not
@@ -106,8 +102,18 @@ func (s *servers) newWay() *way {
 	}
 }
 
-// start starts a node for each of the given parts of a Caddyfile.
+// start starts a node for each of the given parts of a Caddyfile, and waits for their stores.
 func (s *servers) start(c siteConfig, nodes ...string) *site {
+	s.t.Helper()
+	all := s.startAnyway(c, nodes...)
+	for _, node := range all.nodes {
+		node.waitForStores()
+	}
+	return all
+}
+
+// startAnyway is like start, but waits for no stores.
+func (s *servers) startAnyway(c siteConfig, nodes ...string) *site {
 	s.t.Helper()
 	all := &site{t: s.t, backend: newRawBackend(s.t), sms: newWebhookSink(s.t)}
 	for i, stores := range nodes {

@@ -157,7 +157,7 @@ func wantUnavailable(t *testing.T, ask func() answer) {
 // the backend receives its requests.
 func (s *site) wantProfile(a answer, mnemocode string) {
 	s.t.Helper()
-	a.wantState(record.Authorized)
+	a = a.wantState(record.Authorized)
 	if a.str("profile_mnemocode") != mnemocode {
 		s.t.Errorf("profile_mnemocode is %q, want %q", a.str("profile_mnemocode"), mnemocode)
 	}

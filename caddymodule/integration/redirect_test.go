@@ -17,7 +17,7 @@ const navigates = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9
 // wantRedirect checks that the answer redirects a browser to this address.
 func (a answer) wantRedirect(to string) {
 	a.t.Helper()
-	a.wantStatus(http.StatusSeeOther)
+	a = a.wantStatus(http.StatusSeeOther)
 	a.wantHeader("Location", to)
 	if a.Header.Get("Cache-Control") != "no-store" || a.Header.Get("Vary") != "Authorization, Cookie" || len(a.Body) > 0 || a.Header["Content-Type"] != nil {
 		a.t.Errorf("got %v %s", a.Header, a.Body)

@@ -359,7 +359,6 @@ func TestStreamsOutliveTheConnectionsToTheirStore(t *testing.T) {
 	c := siteConfig{global: "session {\nstream_recheck 300ms\n}", company: roomy + account("alice", "")}
 	all := servers.start(c, servers.direct())
 	node := all.nodes[0]
-	node.waitForStores()
 	token := all.login("alice")
 	stream := node.stream("SSE", token)
 	stream.lives(t)

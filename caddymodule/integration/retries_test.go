@@ -32,7 +32,7 @@ func keyed(r *http.Request, keys ...string) *http.Request {
 func (s *site) twice(request func() *http.Request) answer {
 	s.t.Helper()
 	key := rand.Text()
-	first, second := s.do(keyed(request(), key)), s.do(keyed(request(), key))
+	first, second := s.do(keyed(request(), key)).inTime(), s.do(keyed(request(), key)).inTime()
 	if first.Header.Get("Idempotent-Replayed") != "" || second.Header.Get("Idempotent-Replayed") != "true" {
 		s.t.Errorf("Idempotent-Replayed is %q, then %q", first.Header.Get("Idempotent-Replayed"), second.Header.Get("Idempotent-Replayed"))
 	}

@@ -143,8 +143,7 @@ func everyTransition(t *testing.T, start starter) {
 	})
 	s.run("recovery by phone", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha})
-		a.wantState(record.RecoveryOTP)
-		a.wantField("verification", "PHONE").wantField("user_phone", "+37*******01")
+		a.wantState(record.RecoveryOTP).wantField("verification", "PHONE").wantField("user_phone", "+37*******01")
 		s.post("auth/recovery/renewotp", a.token(), nil).wantState(record.None)
 		b := s.post("auth/recovery/checkotp", a.token(), fields{"otp": s.sms.last("otp.recovery", "code")})
 		quality(t, b.wantState(record.RecoveryPassword))
@@ -156,15 +155,13 @@ func everyTransition(t *testing.T, start starter) {
 	})
 	s.run("recovery by question", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "QUESTION"})
-		a.wantState(record.RecoveryQuestion)
-		a.wantField("verification", "QUESTION").wantField("control_question", "Name of your first cat?")
+		a.wantState(record.RecoveryQuestion).wantField("verification", "QUESTION").wantField("control_question", "Name of your first cat?")
 		b := s.post("auth/recovery/checkquestion", a.token(), fields{"control_answer": " whiskers"})
 		quality(t, b.wantState(record.RecoveryPassword))
 	})
 	s.run("recovery by mail", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "MAIL"})
-		a.wantState(record.None)
-		a.wantField("verification", "MAIL").wantField("user_email", "alice@example.com").wantField("session_token", nil)
+		a.wantState(record.None).wantField("verification", "MAIL").wantField("user_email", "alice@example.com").wantField("session_token", nil)
 		b := s.postTo("acme", testKey, "auth/recovery/checklink", "", fields{"token": s.sms.linkToken()})
 		quality(t, b.wantState(record.RecoveryPassword))
 		s.post("auth/setpassword", b.token(), fields{"new_password": testPassword + " 3"}).wantState(record.None)
