@@ -43,14 +43,14 @@ func TestAProxyThatIsNotTrustedIsNamed(t *testing.T) {
 			}
 			if test.servers == "" {
 				login("", "").want(wire.ErrRestricted) // a client without a proxy
-				s.cli("", "doctor").want(0)
+				s.doctor(0)
 				s.wantNoneLogged(warning)
 			}
 			for i := range 50 {
 				login(test.header, client(i)).want(wire.ErrRestricted)
 			}
 			s.tells(warning + test.warning)
-			s.cli("", "doctor").want(0, "warning  trusted_proxies ", warning+test.warning, test.advice)
+			s.doctor(0, "warning  trusted_proxies ", warning+test.warning, test.advice)
 			if n := strings.Count(s.log(), warning); n != 1 {
 				t.Errorf("the log has %d warnings", n)
 			}
@@ -61,7 +61,7 @@ func TestAProxyThatIsNotTrustedIsNamed(t *testing.T) {
 			c.servers = trusted + "\nclient_ip_headers X-Forwarded-For"
 			must(t, s.reload(c))
 			login("X-Forwarded-For", "198.51.100.1").wantState(record.Authorized)
-			if out := s.cli("", "doctor").want(0).out; strings.Contains(out, warning) {
+			if out := s.doctor(0).out; strings.Contains(out, warning) {
 				t.Errorf("after the reload, doctor says\n%s", out)
 			}
 		})

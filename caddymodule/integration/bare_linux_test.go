@@ -165,7 +165,7 @@ func TestEverythingWorksInABareWorld(t *testing.T) {
 	s.cli("", "export", "--output", file("export.jsonl")).want(0)
 	s.cli("", "backup", "--output", file("backup.db")).want(0)
 	s.cliAt("", "", "restore", file("backup.db"), "--to", file("restored.db")).want(0, "accounts restored: 3,0")
-	s.cli("", "doctor").want(0, "it reads and writes")
+	s.doctor(0, "it reads and writes")
 	s.cli("", "sessions", "end", "alice").want(0)
 	s.cli("", "account", "delete", "zoe", "--yes").want(0)
 	for _, args := range [][]string{{"version"}, {"list-modules"}, {"validate", "--config", file("Caddyfile")}, {"adapt", "--config", file("Caddyfile")},

@@ -24,7 +24,7 @@ func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
 	if !strings.Contains(s.log(), warning) {
 		t.Error("the log does not tell")
 	}
-	s.doctor().want(0, warning, "put it before every reverse_proxy to that address")
+	s.doctor(0, warning, "put it before every reverse_proxy to that address")
 
 	type trap struct{ at, message, advice string }
 	for site, traps := range map[string][]trap{

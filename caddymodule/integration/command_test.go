@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,6 +53,11 @@ func (s *site) cliAt(address, stdin string, args ...string) outcome {
 		s.t.Fatal(err)
 	}
 	return o
+}
+
+// is reports whether the command has ended so, and says these parts.
+func (o outcome) is(exit int, parts ...string) bool {
+	return o.exit == exit && !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(o.out+o.errs, part) })
 }
 
 func (o outcome) want(exit int, parts ...string) outcome {

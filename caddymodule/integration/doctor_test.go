@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,14 +39,32 @@ func failed(out string) (rows []string) {
 	return rows
 }
 
-// doctor returns what the command says where nothing fails. On a busy machine a store may
-// answer too late at first.
-func (s *site) doctor() outcome {
+// doctorUntil runs the doctor until it says what is wanted, or 20 s have passed. On a busy
+// machine a store may answer too late at first.
+func (s *site) doctorUntil(is func(outcome) bool) outcome {
 	s.t.Helper()
 	for w := storetest.StartWatch(); ; {
-		if o := s.cli("", "doctor"); o.exit == 0 || w.Took() > 20*time.Second {
-			return o.want(0)
+		if o := s.cli("", "doctor"); is(o) || w.Took() > 20*time.Second {
+			return o
 		}
+	}
+}
+
+// doctor checks that the doctor ends so, and says these parts.
+func (s *site) doctor(exit int, parts ...string) outcome {
+	s.t.Helper()
+	return s.doctorUntil(func(o outcome) bool { return o.is(exit, parts...) }).want(exit, parts...)
+}
+
+// doctorBlames checks that one check of the doctor fails, with this beginning and part.
+func (s *site) doctorBlames(check, part string) {
+	s.t.Helper()
+	is := func(o outcome) bool {
+		rows := failed(o.out)
+		return o.exit == 1 && len(rows) == 1 && strings.HasPrefix(rows[0], "failed "+check) && strings.Contains(rows[0], part)
+	}
+	if o := s.doctorUntil(is); !is(o) {
+		s.t.Fatalf("doctor does not blame the %s alone, with %q:\n%s%s", check, part, o.out, o.errs)
 	}
 }
 
@@ -54,22 +73,16 @@ func TestDoctorTellsOneCauseOnce(t *testing.T) {
 	servers := sharedServers(t)
 	between := servers.newWay()
 	s := servers.start(siteConfig{company: "captcha off\n" + account("alice", ""), more: "company umbrella {\napi_key off\ncaptcha off\n}"}, servers.through(between)).nodes[0]
-	s.doctor()
+	s.doctor(0)
 	servers.postgres.Exec(t, "ALTER TABLE "+servers.schema+".backup_codes RENAME TO away")
-	s.doctor().want(0, "warning  second_factor ", " could not be counted: ")
+	s.doctor(0, "warning  second_factor ", " could not be counted: ")
 	servers.postgres.Exec(t, "ALTER TABLE "+servers.schema+".away RENAME TO backup_codes")
 	between.postgres.Refuse()
-	fails := func(store string) { // alone, once the others answer in time
-		storetest.Eventually(t, 20*time.Second, "failure of the "+store+" alone", func() bool {
-			got := failed(s.cli("", "doctor").want(1).out)
-			return len(got) == 1 && strings.HasPrefix(got[0], "failed "+store) && strings.Contains(got[0], "it closed the connection")
-		})
-	}
-	fails("accounts store")
+	s.doctorBlames("accounts store", "it closed the connection")
 	between.postgres.Heal()
 	storetest.Eventually(t, 10*time.Second, "PostgreSQL again", func() bool { return len(failed(s.cli("", "doctor").out)) == 0 })
 	between.redis.Refuse()
-	fails("sessions store")
+	s.doctorBlames("sessions store", "it closed the connection")
 }
 
 // A Redis whose keys are in several shards looks like a single one, but nobody could log in.
@@ -79,7 +92,7 @@ func TestDoctorSeesThatRedisHasShards(t *testing.T) {
 	one := storetest.NewRedis(t, port)
 	must(t, one.Start())
 	s := startSite(t, siteConfig{company: "captcha off", stores: "store sqlite " + t.TempDir() + "/a.db\nsessions redis redis://" + one.Addr()})
-	s.doctor()
+	s.doctor(0)
 	one.Kill()
 	shards := storetest.NewRedis(t, port, "--cluster-enabled", "yes")
 	must(t, shards.Start())
@@ -100,7 +113,7 @@ func TestDoctorSeesWhatUsersSee(t *testing.T) {
 		servers.postgres.DSNThrough(between.postgres, servers.schema), between.redis.Addr())).nodes[0]
 	place := fmt.Sprintf("accounts in database postgres at %s, which this start has created; sessions in database 0 of Redis at %s, with keys {mg:", between.postgres.Addr(), between.redis.Addr())
 	s.tells("the stores answer: " + place)
-	out := s.doctor().want(0, "ok       stores", place, ":*; accounts: 1",
+	out := s.doctor(0, "ok       stores", place, ":*; accounts: 1",
 		"its fsync is off", "its full_page_writes is off", "its synchronous_commit is off", "set fsync = on",
 		"anybody who reaches Redis at "+between.redis.Addr()+" can read and change sessions").out
 	if strings.Contains(out, " requests ") || strings.Contains(s.log()+out, "pw@") || strings.Contains(s.log()+out, "hunter2") {
@@ -138,14 +151,14 @@ func TestAnEmptyStoreIsNoticed(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: "captcha off\n" + account("alice", "")})
 	s.tells("; accounts: 1")
-	s.doctor().want(0, ", which this start has created; accounts: 1")
+	s.doctor(0, ", which this start has created; accounts: 1")
 	other := s.dir + "/other.db"
 	must(t, s.reload(siteConfig{company: "captcha off", stores: "store sqlite " + other}))
 	const warning = "/other.db has no accounts, and this Caddy has used a store that had some: "
 	s.tells(warning)
-	s.doctor().want(0, "ok       stores", "accounts in "+other+", which this start has created; accounts: 0", warning, "→ check the file or database")
+	s.doctor(0, "ok       stores", "accounts in "+other+", which this start has created; accounts: 0", warning, "→ check the file or database")
 	must(t, os.Remove(other))
-	s.cli("", "doctor").want(1, "failed   accounts store", "other.db was moved, removed or replaced while it was open", "→ put it back")
+	s.doctor(1, "failed   accounts store", "other.db was moved, removed or replaced while it was open", "→ put it back")
 }
 
 // Caddy's storage is not the accounts store: if it takes no writes, all that is found in the
@@ -155,7 +168,7 @@ func TestAStorageOfCaddyThatTakesNoWrites(t *testing.T) {
 	c := siteConfig{company: "captcha off\n" + account("alice", ""), servers: "}\nstorage file_system {\nroot /dev/null/caddy"}
 	c.more = "company umbrella {\napi_key " + testKey + "\ncaptcha off\n" + account("bob", "") + "\n}"
 	s := startSite(t, c)
-	s.doctor().want(0, "; accounts: 2")
+	s.doctor(0, "; accounts: 2")
 	c.more = ""
 	must(t, s.reload(c))
 	s.tells("; accounts: 2")
@@ -173,10 +186,15 @@ func TestDoctorFetchesWhatALoginNeeds(t *testing.T) {
 		more:    "company umbrella {\napi_key " + testKey + "\ncaptcha off" + p.provider(1, "") + "\n}",
 		env:     []string{"MNEMOGATE_PEER_SECRET=" + peerSecret},
 	})
-	s.cli("", "doctor").want(1, p.Issuer+" (of acme and 1 more) can be used",
-		p.Issuer+"/tenant can't be used: instead of its discovery document it answered 404")
-	if calls := []int{p.calls(t, "GET /.well-known/openid-configuration"), p.calls(t, "GET /jwks")}; calls[0] != 1 || calls[1] != 1 {
-		t.Errorf("the provider was asked %d times", calls)
+	said, runs := []string{p.Issuer + " (of acme and 1 more) can be used", p.Issuer + "/tenant can't be used: instead of its discovery document it answered 404"}, 0
+	s.doctorUntil(func(o outcome) bool {
+		runs++
+		return o.is(1, said...)
+	}).want(1, said...)
+	for _, what := range []string{"GET /.well-known/openid-configuration", "GET /jwks"} {
+		if n := p.calls(t, what); n == 0 || n > runs {
+			t.Errorf("%s: the provider was asked %d times by %d runs", what, n, runs)
+		}
 	}
 }
 
@@ -195,18 +213,24 @@ func TestDoctorShakesHands(t *testing.T) {
 	const secret = " {\nsecret whsec_aGlkZGVu\n}\n"
 	s := startSite(t, siteConfig{company: "captcha siteverify " + far.URL + "/x secret\nsms webhook " + plain + secret + "mail webhook https://" + silent.Addr().String() + secret +
 		"oauth 2 oauth2 {\ntoken_url " + far.URL + "/t\nuserinfo_url " + far.URL + "/u\nclient_id x\nclient_secret x\nsubject id\nredirect_uri " + callback + "\n}\n"})
-	out := s.cli("", "doctor").want(1).out
-	got := strings.Join(failed(out), "\n")
-	for check, want := range map[string]string{
+	checks := map[string]string{
 		"captcha " + far.Listener.Addr().String():      "→ this machine does not trust the authority of its certificate",
 		"oauth 2 " + far.Listener.Addr().String():      "→ this machine does not trust the authority of its certificate",
 		"sms " + strings.TrimPrefix(plain, "https://"): "its answer is not TLS → it answers without TLS: check the port",
 		"mail " + silent.Addr().String():               "no answer in time → check that the address is right",
-	} {
-		_, row, _ := strings.Cut(got, "failed acme: "+check+" can't be reached: ")
-		if row, _, _ = strings.Cut(row, "\n"); !strings.Contains(row, want) {
-			t.Errorf("of %s it does not say %s:\n%s", check, want, out)
+	}
+	unsaid := func(o outcome) (missing []string) {
+		for check, want := range checks {
+			if !slices.ContainsFunc(failed(o.out), func(row string) bool {
+				return strings.HasPrefix(row, "failed acme: "+check+" can't be reached: ") && strings.Contains(row, want)
+			}) {
+				missing = append(missing, check)
+			}
 		}
+		return missing
+	}
+	if o := s.doctorUntil(func(o outcome) bool { return len(unsaid(o)) == 0 }).want(1); len(unsaid(o)) > 0 {
+		t.Errorf("of %q it does not say what is wrong:\n%s", unsaid(o), o.out)
 	}
 	if n := asked.Load(); n != 0 {
 		t.Errorf("the doctor sent %d requests", n)
@@ -231,7 +255,7 @@ func TestDoctorSeesWhatNoServerReports(t *testing.T) {
 		s.get("/", fmt.Sprint("mgs_of_another_store", i)).want(wire.ErrTokenInvalid)
 	}
 	s.credentials("bob", testPassword).wantState(record.CheckOTP)
-	if out := s.cli("", "doctor").want(0).out; strings.Contains(out, "at random") {
+	if out := s.doctor(0).out; strings.Contains(out, "at random") {
 		t.Errorf("a few requests without a session are nothing:\n%s", out)
 	}
 	s.get("/", "mgs_of_another_store").want(wire.ErrTokenInvalid)
@@ -268,25 +292,27 @@ func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {
 	servers := sharedServers(t)
 	between := servers.newWay()
 	s := servers.start(siteConfig{company: "captcha off", more: more.String()}, servers.through(between)).nodes[0]
-	out := ""
-	storetest.Eventually(t, time.Minute, "all accounts", func() bool {
-		out = s.cli("", "doctor").out
-		return strings.Count(out, "accounts that can't log in") == companies
-	})
-	if n := strings.Count(out, "can be reached"); n != 2 || !strings.Contains(out, fmt.Sprintf("(of acme and %d more) can be reached", companies)) {
-		t.Errorf("doctor knocked at %d gateways", n)
+	stranded := func(o outcome) bool { return strings.Count(o.out, "accounts that can't log in") == companies }
+	storetest.Eventually(t, time.Minute, "all accounts", func() bool { return stranded(s.cli("", "doctor")) })
+	knocked := func(o outcome) bool {
+		return strings.Count(o.out, "can be reached") == 2 && o.is(0, fmt.Sprintf("(of acme and %d more) can be reached", companies))
+	}
+	if o := s.doctorUntil(knocked); !knocked(o) {
+		t.Errorf("doctor does not knock at two gateways:\n%s", o.out)
 	}
 	between.postgres.Delay(100 * time.Millisecond) // in each direction
-	if n := strings.Count(s.doctor().out, "accounts that can't log in"); n != companies {
-		t.Errorf("doctor tells of %d companies", n)
+	if o := s.doctorUntil(stranded); !stranded(o) {
+		t.Errorf("doctor does not tell of all companies:\n%s", o.out)
 	}
 	between.postgres.Heal()
 	// Now the companies are in the store but not configured.
 	must(t, s.reload(siteConfig{company: "captcha off", stores: servers.through(between)}))
 	between.postgres.Delay(100 * time.Millisecond) // in each direction
-	out = s.doctor().out
-	if n := strings.Count(out, "it has accounts and is not configured"); n != companies {
-		t.Errorf("doctor tells of %d companies that left:\n%s", n, out)
+	left := func(o outcome) bool {
+		return strings.Count(o.out, "it has accounts and is not configured") == companies
+	}
+	if o := s.doctorUntil(left); !left(o) {
+		t.Errorf("doctor does not tell of all companies that left:\n%s", o.out)
 	}
 }
 

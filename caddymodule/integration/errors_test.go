@@ -261,7 +261,7 @@ func TestADefectIsCounted(t *testing.T) {
 			t.Errorf("request %d: %v defects are counted", i, defects())
 		}
 	}
-	s.cli("", "doctor").want(1, ", 3 requests got service.error")
+	s.doctor(1, ", 3 requests got service.error")
 	s.audits(1, `"msg":"mnemogate.login.failure"`)
 	s.audits(1, `"msg":"mnemogate.account.change_failed"`)
 }

@@ -242,7 +242,7 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 		s.postgres.Exec(t, setting+"on")
 		node := s.startAnyway(siteConfig{company: roomy + account("alice", "")}, s.direct()).nodes[0]
 		node.credentials("alice", testPassword).want(wire.ErrUnavailable)
-		node.cli("", "doctor").want(1, "read only connection", "the server that answers takes no writes: see that the primary runs")
+		node.doctor(1, "read only connection", "the server that answers takes no writes: see that the primary runs")
 		s.postgres.Exec(t, "SET default_transaction_read_only = off", setting+"off")
 		storetest.Eventually(t, 10*time.Second, "login once it takes writes", func() bool {
 			return node.credentials("alice", testPassword).Status == http.StatusOK

@@ -284,10 +284,11 @@ func TestAReceiverThatIsDownHoldsUpNothing(t *testing.T) {
 			t.Errorf("a reload took %v", took)
 		}
 	}
-	if out := s.cli("", "doctor").out; !strings.Contains(out, "acme: events") || !strings.Contains(out, "waiting events: 4") {
-		t.Errorf("doctor does not tell of the events that wait:\n%s", out)
-	} else if !strings.Contains(out, "its appendonly is off") || !strings.Contains(out, "set appendonly yes") {
-		t.Errorf("nor of what Redis may lose:\n%s", out)
+	tells := func(o outcome) bool {
+		return o.is(o.exit, "acme: events", "waiting events: 4", "its appendonly is off", "set appendonly yes")
+	}
+	if o := s.doctorUntil(tells); !tells(o) {
+		t.Errorf("doctor does not tell of the events that wait and of what Redis may lose:\n%s", o.out)
 	}
 	watch := storetest.StartWatch()
 	one.stop(syscall.SIGTERM)

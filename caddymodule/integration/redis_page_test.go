@@ -35,7 +35,7 @@ func TestThePagesRedisKeepsWhatWasEnded(t *testing.T) {
 	url := "unix://mnemogate:mnemogate-password@" + servers.redis.Socket()
 	s := servers.start(siteConfig{company: roomy + account("alice", "")}, strings.Replace(servers.direct(), servers.redis.URL(), url, 1))
 	node := s.nodes[0]
-	node.doctor().want(0, "does not let this user ask for the rights of the default user")
+	node.doctor(0, "does not let this user ask for the rights of the default user")
 
 	token, kept := s.login("alice"), s.login("alice")
 	must(t, admin.BgRewriteAOF(t.Context()).Err())
