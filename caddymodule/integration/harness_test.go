@@ -300,16 +300,28 @@ func (s *site) launch() {
 
 func (s *site) waitUntilLive() {
 	s.t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !strings.Contains(s.log(), "serving initial configuration") {
-		select {
-		case <-s.exited:
-			s.t.Fatalf("caddy ended at its start:\n%s", s.log())
-		case <-time.After(5 * time.Millisecond):
+	live := false
+	defer func() {
+		if !live {
+			s.t.Logf("caddy says:\n%s", s.log())
 		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("caddy does not come up:\n%s", s.log())
+	}()
+	storetest.Eventually(s.t, time.Minute, "start of caddy", func() bool {
+		ended := s.hasEnded() // before its log is read
+		if live = strings.Contains(s.log(), "serving initial configuration"); ended && !live {
+			s.t.Fatal("caddy ended at its start")
 		}
+		return live
+	})
+}
+
+// hasEnded reports whether Caddy has ended.
+func (s *site) hasEnded() bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -327,12 +339,8 @@ func (s *site) caddy(args ...string) *exec.Cmd {
 
 func (s *site) stop(signal os.Signal) {
 	_ = s.cmd.Process.Signal(signal)
-	select {
-	case <-s.exited:
-	case <-time.After(20 * time.Second):
-		_ = s.cmd.Process.Kill()
-		s.t.Error("caddy did not end")
-	}
+	defer func() { _ = s.cmd.Process.Kill() }() // if it does not end
+	storetest.Eventually(s.t, 20*time.Second, "end of caddy", s.hasEnded)
 }
 
 // restart kills Caddy as a power cut would, and starts it again.

@@ -625,9 +625,12 @@ func runReceiver(t *testing.T, script string, env ...string) (url string, out io
 	cmd := exec.Command("node", "--input-type=module", "--eval", script)
 	cmd.Dir = peersDir
 	cmd.Env = append(append(os.Environ(), fmt.Sprint("PORT=", port)), env...)
-	cmd.Stderr = os.Stderr
+	cmd.Stderr = t.Output() // and not ours, which Node would make non-blocking: it would cut reports off
 	out = get(cmd.StdoutPipe())(t)
-	get(storetest.Start(cmd))(t)
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	exited := get(storetest.Start(cmd))(t)
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-exited
+	})
 	return fmt.Sprintf("http://127.0.0.1:%d/", port), out
 }

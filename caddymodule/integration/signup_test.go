@@ -88,7 +88,7 @@ func (s *site) signsUp(t *testing.T, command []string, killedAt int) {
 		cmd := exec.Command(command[0], command[1:]...)
 		cmd.Env = append(os.Environ(), "ACCOUNTS_API="+between.URL+"/api", "ACCOUNTS_KEY="+keyOfAll, "AUTH_API="+s.URL, "API_KEY="+testKey,
 			fmt.Sprint("SIGN_UP_ID=", t.Name(), killedAt))
-		cmd.Stderr = os.Stderr
+		cmd.Stderr = t.Output() // see runReceiver
 		return cmd
 	}
 	mails, codes := len(s.sms.of("welcome.link")), len(s.sms.of("contact.code"))
