@@ -362,7 +362,7 @@ func TestLogoutIsHeard(t *testing.T) {
 		token := all.login("bob")
 		load.Go(func() {
 			for ctx.Err() == nil {
-				if a := all.get("/", token); a.Status != http.StatusOK {
+				if a := all.get("/", token).inTime(); a.Status != http.StatusOK {
 					t.Errorf("under load: %d %s", a.Status, a.Body)
 					return
 				}
@@ -376,17 +376,19 @@ func TestLogoutIsHeard(t *testing.T) {
 		token := all.login("alice")
 		all.remember(token)
 		one.post("auth/logout", token, nil).wantState(record.None)
-		answered := time.Now()
+		answered, stalled := time.Now(), storetest.WatchStalls()
 		late := time.Duration(0)
 		for {
 			asked := time.Since(answered)
 			if two.get("/", token).Status != http.StatusOK {
 				break
 			}
-			late = asked
-			if late > heardWithin {
-				t.Fatalf("passes %v after the logout", late)
+			if late = asked; late > time.Minute {
+				break
 			}
+		}
+		if stall := stalled(); late > heardWithin+stall {
+			t.Fatalf("passes %v after the logout, on a machine that stalls for %v", late, stall)
 		}
 		until = append(until, late)
 		after = append(after, time.Since(answered))
