@@ -21,7 +21,7 @@ func inModule(script string) string { return "await (async () => {" + moduleAt +
 // What browsers do with the cookie. One site serves all of them.
 func TestBrowserAndTheCookie(t *testing.T) {
 	s, app := startBrowserSite(t, siteConfig{
-		global: "session {\nstream_recheck 200ms\n}\n", company: strings.Replace(people, "captcha off", "captcha pow 14", 1), handler: "cookie\npublic /"})
+		global: "session {\nstream_recheck 1s\n}\n", company: strings.Replace(people, "captcha off", "captcha pow 14", 1), handler: "cookie\npublic /"})
 	s.run("streams", func(t *testing.T) { browserStreamsWithTheCookie(t, s) })
 	s.run("other origins", func(t *testing.T) { otherOriginsCantUseTheCookie(t, s, app) })
 	s.run("tabs", func(t *testing.T) { browserModuleInTabs(t, s) })

@@ -169,7 +169,7 @@ func TestTheCookieCountsBesideAnotherScheme(t *testing.T) {
 func TestASessionGoesOnInACookie(t *testing.T) {
 	t.Parallel()
 	const listed = "https://app.example.com"
-	s := startNodes(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: umbra, handler: `
+	s := startNodes(t, siteConfig{global: "session {\nstream_recheck 1s\n}\n", company: people, more: umbra, handler: `
 		cookie
 		cors ` + listed + `
 		public /open/*

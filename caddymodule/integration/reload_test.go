@@ -356,7 +356,7 @@ func TestReloadToAStoreThatCannotBeUsed(t *testing.T) {
 func TestStreamsOutliveTheConnectionsToTheirStore(t *testing.T) {
 	t.Parallel()
 	servers := sharedServers(t)
-	c := siteConfig{global: "session {\nstream_recheck 300ms\n}", company: roomy + account("alice", "")}
+	c := siteConfig{global: "session {\nstream_recheck 1s\n}", company: roomy + account("alice", "")}
 	all := servers.start(c, servers.direct())
 	node := all.nodes[0]
 	token := all.login("alice")
@@ -371,7 +371,7 @@ func TestStreamsOutliveTheConnectionsToTheirStore(t *testing.T) {
 	all.eventually("end of the former connections", func() bool {
 		return !slices.ContainsFunc(connections(), func(id string) bool { return slices.Contains(before, id) })
 	})
-	time.Sleep(time.Second)
+	time.Sleep(2 * time.Second)
 	stream.lives(t)
 	all.post("auth/logout", token, nil).wantState(record.None)
 	stream.isCut(t)

@@ -22,7 +22,7 @@ func (a answer) wantRoleRefused() {
 // Contract, section 15: these paths need a session whose account has the role.
 func TestPathsNeedARole(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}", company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
+	s := startSite(t, siteConfig{global: "session {\nstream_recheck 1s\n}", company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
 		login_page acme
 		check /check
 		public /open/*

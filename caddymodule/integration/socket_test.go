@@ -41,7 +41,7 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 		},
 		Handler: func(conn *websocket.Conn) { _, _ = io.Copy(conn, conn) },
 	})
-	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: umbra, env: []string{"GODEBUG=http2xconnect=1"}, site: `
+	s := startSite(t, siteConfig{global: "session {\nstream_recheck 1s\n}\n", company: people, more: umbra, env: []string{"GODEBUG=http2xconnect=1"}, site: `
 		mnemogate {
 			websocket_token
 			cookie

@@ -479,7 +479,7 @@ func TestCommandsForTokens(t *testing.T) {
 // What a node remembers of a token outlives a reload, but not what the configuration said.
 func TestTokensFollowTheConfiguration(t *testing.T) {
 	t.Parallel()
-	with := siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: account("alice", "email alice@example.com") + "\nissued_tokens {\nper_account 4\n}"}
+	with := siteConfig{global: "session {\nstream_recheck 1s\n}\n", company: account("alice", "email alice@example.com") + "\nissued_tokens {\nper_account 4\n}"}
 	c := with
 	s := accountsSite(t, func(t *testing.T, made siteConfig) *site { c = made; return startSite(t, c) }, tokenKeys, with)
 	token, _ := s.issue("alice", nil)
