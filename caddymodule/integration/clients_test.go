@@ -3,10 +3,12 @@ package integration
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,12 +62,15 @@ func TestClientsOfTheAccountsAPI(t *testing.T) {
 	t.Parallel()
 	sites := map[string]*site{}
 	phones := map[string]*keytest.Authenticator{}
+	var moved sync.Map // the phones of the accounts that clients have moved
 	for _, d := range deployments {
 		s := accountsSite(t, d.start, allKeys+"\nkey support acts-and-nothing-else {\nmay act\n}", siteConfig{company: passkeys + "\nissued_tokens"})
 		for name := range clients {
-			phones[name+d.name] = new(keytest.Authenticator)
-			s.api(keyOfAll, "POST", "acme/accounts", fields{"profile_mnemocode": name + "/?-moves", "login_name": name}).wantStatus(201)
-			s.newPasskey(phones[name+d.name], name+"/?-moves")
+			for _, account := range []string{name + "/?", name + "/2?"} {
+				phones[account+d.name] = new(keytest.Authenticator)
+				s.api(keyOfAll, "POST", "acme/accounts", fields{"profile_mnemocode": account + "-moves", "login_name": account}).wantStatus(201)
+				s.newPasskey(phones[account+d.name], account+"-moves")
+			}
 		}
 		sites[d.name] = s
 	}
@@ -73,20 +78,34 @@ func TestClientsOfTheAccountsAPI(t *testing.T) {
 		for name, made := range clients {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				command := append(made(t), name+"/?")
+				command := made(t)
 				for deployment, s := range sites {
 					nodes := s.all()
-					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a client may wait forever
-					defer cancel()
-					cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-					cmd.Env = append(os.Environ(), "ACCOUNTS_API="+nodes[0].URL+"/api", "APP="+nodes[len(nodes)-1].URL,
-						"ACCOUNTS_KEY="+keyOfAll, "SIGNUP_KEY=creates-and-nothing-else", "SUPPORT_KEY=acts-and-nothing-else")
-					var fails bytes.Buffer
-					cmd.Stderr = &fails
-					out, err := cmd.Output()
-					if diff := cmp.Diff(strings.ReplaceAll(clientsSay, "NAME", name+"/?"), string(out)); err != nil || diff != "" {
-						t.Errorf("on %s: %v %s\n%s", deployment, err, &fails, diff)
+					run := func(account string) (said string) {
+						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a client may wait forever
+						defer cancel()
+						cmd := exec.CommandContext(ctx, command[0], append(command[1:], account)...)
+						cmd.Env = append(os.Environ(), "ACCOUNTS_API="+nodes[0].URL+"/api", "APP="+nodes[len(nodes)-1].URL,
+							"ACCOUNTS_KEY="+keyOfAll, "SIGNUP_KEY=creates-and-nothing-else", "SUPPORT_KEY=acts-and-nothing-else")
+						var fails bytes.Buffer
+						cmd.Stderr = &fails
+						out, err := cmd.Output()
+						if diff := cmp.Diff(strings.ReplaceAll(clientsSay, "NAME", account), string(out)); err != nil || diff != "" {
+							return fmt.Sprintf("on %s: %v %s\n%s", deployment, err, &fails, diff)
+						}
+						return ""
 					}
+					account, before := name+"/?", s.refusals()
+					said := run(account)
+					if said != "" && s.refusals() != before { // a store was too late, perhaps for this client
+						t.Log(said)
+						account = name + "/2?"
+						said = run(account)
+					}
+					if said != "" {
+						t.Error(said)
+					}
+					moved.Store(name+deployment, phones[account+deployment])
 				}
 			})
 		}
@@ -94,7 +113,8 @@ func TestClientsOfTheAccountsAPI(t *testing.T) {
 	for _, d := range deployments {
 		for name := range clients { // a passkey logs in after its account has moved
 			s := sites[d.name]
-			s.post("passkey/login", "", s.passkeyAnswer(phones[name+d.name], "acme", passkeyOrigin)).wantState(record.Authorized)
+			phone, _ := moved.Load(name + d.name)
+			s.post("passkey/login", "", s.passkeyAnswer(phone.(*keytest.Authenticator), "acme", passkeyOrigin)).wantState(record.Authorized)
 		}
 	}
 }
