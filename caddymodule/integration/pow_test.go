@@ -8,7 +8,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // challenge requests a challenge of captcha pow.
@@ -80,8 +79,9 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 		s.post("auth/checkcredentials", "", attempt).wantState(record.Authorized)
 	})
 	s.run("once, and in its company", func(t *testing.T) {
-		responses := worked(challenge(), 40)
-		s.wantOne(storetest.Together(len(responses), func(i int) answer { return recovery(responses[i]) }), wire.ErrCaptchaInvalid)
+		var responses []string
+		begin := func() { responses = worked(challenge(), 40) }
+		s.wantOne(40, begin, func(i int) answer { return recovery(responses[i]) }, wire.ErrCaptchaInvalid)
 		theirs := s.challenge("GET", "/umbrella/v2/captcha", "another-test-key").str("challenge")
 		recovery(worked(theirs, 1)[0]).want(wire.ErrCaptchaInvalid)
 		recovery(worked(strings.Repeat("A", 44), 1)[0]).want(wire.ErrCaptchaInvalid)

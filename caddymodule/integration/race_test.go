@@ -28,26 +28,33 @@ func outcomes(answers []answer) map[string]int {
 	return counts
 }
 
-// wantOne checks that one answer is a success and that each other one is one of
-// these errors, or service.unavailable because the machine is busy. It returns the
-// index of the success.
-func (s *site) wantOne(answers []answer, losers ...*wire.Error) int {
+// wantOne checks that of n racers one is answered a success and that each other one is answered
+// one of these errors, or service.unavailable because the machine is busy. If that may be what
+// the winner was told, they race once more, for what begin makes anew. It returns the winner,
+// and its answer.
+func (s *site) wantOne(n int, begin func(), racer func(i int) answer, losers ...*wire.Error) (int, answer) {
 	s.t.Helper()
-	losers = append(losers, wire.ErrUnavailable)
-	winner, winners := -1, 0
-	for i, a := range answers {
-		lost := func(e *wire.Error) bool { return a.Status == e.Status && a.str("error_code") == e.Code }
-		switch {
-		case a.Status == http.StatusOK:
-			winner, winners = i, winners+1
-		case !slices.ContainsFunc(losers, lost):
-			s.t.Errorf("one answer is %d %s", a.Status, a.Body)
+	for tries := 1; ; tries++ {
+		begin()
+		answers := storetest.Together(n, racer)
+		winner, winners, late := -1, 0, false
+		for i, a := range answers {
+			switch {
+			case a.Status == http.StatusOK:
+				winner, winners = i, winners+1
+			case a.fails(wire.ErrUnavailable):
+				late = true
+			case !slices.ContainsFunc(losers, a.fails):
+				s.t.Errorf("one answer is %d %s", a.Status, a.Body)
+			}
+		}
+		if winners == 1 {
+			return winner, answers[winner]
+		}
+		if winners > 1 || !late || tries == 3 {
+			s.t.Fatalf("%v, want one success", outcomes(answers))
 		}
 	}
-	if winners != 1 {
-		s.t.Fatalf("%v, want one success", outcomes(answers))
-	}
-	return winner
 }
 
 // sessions returns the sessions of an account of acme.
@@ -126,24 +133,32 @@ func TestOneOfManyWins(t *testing.T) {
 	}
 
 	s.run("one token", func(t *testing.T) {
-		token := login("alice")
+		var token string
+		begin := func() {
+			s.endSessions("alice")
+			token = login("alice")
+		}
 		password := func(int) answer { return s.post("auth/checkpassword", token, fields{"password": testPassword}) }
-		answers := storetest.Together(racers, password)
-		s.get("/", answers[s.wantOne(answers, wire.ErrTokenInvalid)].token()).wantStatus(200)
+		_, won := s.wantOne(racers, begin, password, wire.ErrTokenInvalid)
+		s.get("/", won.token()).wantStatus(200)
 		if n := len(s.sessions("alice")); n != 1 {
 			t.Errorf("%d sessions, want 1", n)
 		}
 		password(0).want(wire.ErrTokenInvalid)
 	})
 	s.run("one token, one SMS", func(t *testing.T) {
-		token := login("carol")
+		var token string
 		password := func(int) answer { return s.post("auth/checkpassword", token, fields{"password": testPassword}) }
-		s.sms.answer(http.StatusInternalServerError)
-		password(0).want(wire.ErrUnavailable)
-		s.sms.answer(http.StatusOK)
-		before := len(s.sms.of("otp.login"))
-		answers := storetest.Together(racers, password)
-		won := answers[s.wantOne(answers, wire.ErrTokenInvalid)].wantState(record.CheckOTP)
+		before := 0
+		begin := func() {
+			token = login("carol")
+			s.sms.answer(http.StatusInternalServerError)
+			password(0).want(wire.ErrUnavailable)
+			s.sms.answer(http.StatusOK)
+			before = len(s.sms.of("otp.login"))
+		}
+		_, won := s.wantOne(racers, begin, password, wire.ErrTokenInvalid)
+		won.wantState(record.CheckOTP)
 		if n := len(s.sms.of("otp.login")) - before; n != 1 {
 			t.Errorf("%d SMS were sent, want 1", n)
 		}
@@ -184,15 +199,16 @@ func TestOneOfManyWins(t *testing.T) {
 	})
 	s.run("one new password, four recoveries", func(t *testing.T) {
 		var tokens [4]string
-		for i := range tokens {
-			asked := s.post("auth/recovery/recover", "", fields{"login_id": "erin", "captcha_response": "any", "method": "QUESTION"}).token()
-			tokens[i] = s.post("auth/recovery/checkquestion", asked, fields{"control_answer": "Whiskers"}).token()
+		begin := func() {
+			for i := range tokens {
+				asked := s.post("auth/recovery/recover", "", fields{"login_id": "erin", "captcha_response": "any", "method": "QUESTION"}).token()
+				tokens[i] = s.post("auth/recovery/checkquestion", asked, fields{"control_answer": "Whiskers"}).token()
+			}
 		}
 		password := func(i int) string { return fmt.Sprintf("another new secret, no. %d", i%racers) }
-		answers := storetest.Together(racers, func(i int) answer {
+		i, _ := s.wantOne(racers, begin, func(i int) answer {
 			return s.post("auth/setpassword", tokens[i%len(tokens)], fields{"new_password": password(i)})
-		})
-		i := s.wantOne(answers, wire.ErrTokenInvalid)
+		}, wire.ErrTokenInvalid)
 		if n := len(s.sessions("erin")); n != 0 {
 			t.Errorf("%d sessions, want none", n)
 		}
