@@ -546,7 +546,7 @@ func aReceiverAsksForTime(t *testing.T, s *site, r *receiver) {
 	})
 	s.adminRaw("POST", "umbra/accounts", `{"profile_mnemocode":"alice"}`).wantStatus(201)
 	r.hears("alice", "account.created")
-	if len(tries) != 2 || tries[1].Sub(tries[0]) < 2*time.Second {
+	if len(tries) < 2 || tries[1].Sub(tries[0]) < 2*time.Second {
 		t.Errorf("it was asked at %v", tries)
 	}
 }
