@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -132,15 +133,59 @@ func anchors(page string) []string {
 	return anchors
 }
 
+// goFiles returns the Go files of the repository.
+func goFiles(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	must(t, filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		if entry != nil && entry.Name() == "node_modules" {
+			return fs.SkipDir
+		}
+		if err == nil && filepath.Ext(path) == ".go" {
+			files[strings.TrimPrefix(path, "../../")] = string(get(os.ReadFile(path))(t))
+		}
+		return err
+	}))
+	return files
+}
+
+// Comments name tests, and what is declared (if it has a capital letter) with the path of its
+// file.
+func TestCommentsNameWhatIsThere(t *testing.T) {
+	files := goFiles(t)
+	declared := map[string]bool{}
+	for _, source := range files {
+		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)`).FindAllStringSubmatch(source, -1) {
+			declared[found[1]] = true
+		}
+	}
+	comment := regexp.MustCompile(`(?m)^\s*//(.*)\n`)
+	test := regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`)
+	of := regexp.MustCompile(`(\w*[A-Z]\w*) in ((?:caddymodule|flows|store)/[\w./]+\.go)`)
+	for file, source := range files {
+		var comments strings.Builder
+		for _, found := range comment.FindAllStringSubmatch(source, -1) {
+			comments.WriteString(strings.TrimRight(found[1], " ") + " ")
+		}
+		text := strings.Join(strings.Fields(comments.String()), " ")
+		for _, name := range test.FindAllString(text, -1) {
+			if !declared[name] {
+				t.Errorf("%s: there is no test %s", file, name)
+			}
+		}
+		for _, found := range of.FindAllStringSubmatch(text, -1) {
+			wantDeclared(t, file, found[1], found[2])
+		}
+	}
+}
+
 // Pages name tests, files, and functions of files, and these must exist under these
 // names. In a test's name, … matches any letters.
 func TestPagesNameWhatIsThere(t *testing.T) {
 	var tests strings.Builder
-	for _, pattern := range []string{"../../*/*_test.go", "../../*/*/*_test.go"} {
-		files := get(filepath.Glob(pattern))(t)
-		for _, file := range files {
-			source := get(os.ReadFile(file))(t)
-			tests.Write(source)
+	for file, source := range goFiles(t) {
+		if strings.HasSuffix(file, "_test.go") {
+			tests.WriteString(source)
 		}
 	}
 	path := regexp.MustCompile(`^(caddymodule|flows|store|docs|\.ci)/[\w./-]*$`)
