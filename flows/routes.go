@@ -55,6 +55,9 @@ var (
 // Routes is the state machine, in the order of the interface document. Section
 // Departures of docs/api.md explains where it differs from that document. For an
 // unknown login id, a hardened company issues decoys: sessions that cannot succeed.
+//
+// To add a route, write its row here and a file in this package. If strangers can cause its
+// events, see isNoise in flows/routeevents.go and isHistory in flows/routeevents.go.
 var Routes = []Route{
 	{ // login.go
 		Path:  "auth/login",

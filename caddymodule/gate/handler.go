@@ -53,6 +53,14 @@ const (
 	apiKeyHeader   = "X-Api-Key"
 )
 
+// To add an option such as cookie, add:
+//   - the field with its docstring, setDefaults and check here, for identity headers in
+//     identity/, for paths in paths/
+//   - caddyfile.go, and caddymodule/integration/mistakes_test.go
+//
+// An option of the app or a company, such as cache or api_key, is in app.go or company.go,
+// and in caddyfile.go, of caddymodule/app.
+
 // Handler is the gate in front of an application. It answers the routes of the auth
 // API, `POST /{company_code}/v2/auth/…`, and serves their OpenAPI document at
 // `GET /{company_code}/v2/openapi.json`. Any other request passes only with the Bearer

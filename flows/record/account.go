@@ -90,6 +90,16 @@ type Field struct {
 }
 
 // Fields lists the fields of an account that are texts, flags or times, but Created and Updated.
+//
+// To add a field, add:
+//   - the field to Account, and its row here. One that is neither text, flag nor time, such
+//     as Identities, has statements in store instead of a row.
+//   - both structs and functions of caddymodule/accounts/api/account.go
+//   - CheckAccount in flows/manage/check.go to check a text, and Read in
+//     flows/manage/check.go to normalise it
+//   - for the Caddyfile, Account in caddymodule/app/company.go and its method account,
+//     accountDirectives in caddymodule/app/company.go if the names differ, and its options
+//     in caddymodule/app/caddyfile.go
 var Fields = []Field{
 	{Name: "profile_mnemocode", Column: "mnemocode", Text: func(a *Account) *string { return &a.Mnemocode }, Limit: 1024, EndsSessions: true},
 	{Name: "role", Column: "role", Text: func(a *Account) *string { return &a.Role }, Limit: 128, EndsSessions: true},

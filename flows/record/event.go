@@ -201,6 +201,13 @@ type EventKind struct {
 // includes them.
 var EventKinds = eventKinds()
 
+// To add an event, add:
+//   - its name, and its row here
+//   - where it happens, after the change, emit in flows/manage/admin.go, or the Events of a
+//     session.Call
+//   - if strangers can cause it, isNoise in flows/routeevents.go
+//   - for backends, its type in flows/record/outbox.go, and flows/background/outbox.go
+//     (relay.go delivers it)
 func eventKinds() []EventKind {
 	client := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key"}
 	attempt := slices.Concat(client, []string{"actor", "country", "gateway", "route", "ref"})

@@ -51,6 +51,17 @@ func IsAnswer(err error) bool {
 	return taken || full || spent || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict)
 }
 
+// To add a method to a store, add:
+//   - the method here, and a case in store/conformance_test.go or a sibling
+//   - the method in store/sqlstore, or in sqlite and postgres, or in redis
+//   - if it revokes or changes sessions, one in store/memory/memory.go that forgets them
+//   - if requests call it, its name at the beginning of the text that it passes, as in
+//     "accounts.by_id: loading account", for mnemogate_store_seconds and traces
+//   - its tables in 001_init.sql of store/sqlite/migrations and store/postgres/migrations.
+//     After v0.1.0, add files there with only new tables and columns that have defaults.
+//   - if every store must have it, a new minor version, and a line below "In Go code of your
+//     own" in CHANGELOG.md
+
 // Accounts keeps what outlives a session: accounts with their login ids, identities,
 // acceptances, backup codes, passkeys and devices. It also keeps the failure counts, which
 // must survive the loss of the sessions.

@@ -11,6 +11,15 @@ import (
 // from the configuration. A zero field is not set: it inherits the value of the app or
 // of DefaultPolicy. A field for which zero is a valid choice is therefore a pointer.
 // Package policy checks the bounds.
+//
+// To add an option, add:
+//   - the field with its docstring (a pointer if 0 or false is a value), and its default in
+//     DefaultPolicy
+//   - for a duration, number or rate in a block, a row of Options in
+//     caddymodule/policy/options.go
+//   - for any other, caddymodule/policy/caddyfile.go, check.go beside it, and rows in
+//     caddymodule/app/policy_test.go and caddymodule/integration/mistakes_global_test.go
+//   - outside of a block, the field, and a line of Apply in caddymodule/policy/policy.go
 type Policy struct {
 	Session      Sessions
 	OTP          OTP

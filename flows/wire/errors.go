@@ -38,6 +38,15 @@ func CodeOf(err error) *Error {
 
 // The errors of the API. Statuses marked "fixed" come from the interface document. The
 // others are our choice.
+//
+// To add an error, add:
+//   - a variable here, and a Reason below (that of a lock or limit comes from the name of
+//     its event)
+//   - its routes in flows/routes.go, because others answer service.error instead
+//   - for the gate alone, errorTable in flows/pages_test.go, and fails in
+//     caddymodule/gate/openapi.yaml
+//   - in caddymodule/page/assets, reason.… in each language of texts if users can see the
+//     reason, and fields in page.js if the error is shown at an input
 var (
 	ErrAPIKeyMissing = &Error{"auth.apikey.missing", 401, "Send your API key in one X-Api-Key header."}
 	ErrAPIKeyInvalid = &Error{"auth.apikey.invalid", 401, "X-Api-Key is not a key of the company in the path."}
