@@ -33,12 +33,17 @@ func directivesOf(t *testing.T, caddyfile string) string {
 	return strings.Replace(found[1], "bind 127.0.0.1\n", "", 1)
 }
 
-// askedSite starts the mnemogate that the page shows for other proxies. It returns it
-// twice: as they ask it, and as it is in front of the same backend without them.
-func askedSite(t *testing.T, heading string) (asked, direct *site) {
+// shownSite returns the Caddyfile that the page shows for other proxies.
+func shownSite(t *testing.T) string {
 	t.Helper()
-	shown := blocks(section(t, otherProxies, heading), "caddyfile")[0]
-	options := regexp.MustCompile(`(?ms)^\tservers \{\n(.*?)^\t\}`).FindStringSubmatch(blocks(section(t, otherProxies, "mnemogate"), "caddyfile")[0])
+	return blocks(section(t, otherProxies, "mnemogate"), "caddyfile")[0]
+}
+
+// askedSite starts a mnemogate for other proxies. It returns it twice: as they ask it, and as
+// it is in front of the same backend without them.
+func askedSite(t *testing.T, shown string) (asked, direct *site) {
+	t.Helper()
+	options := regexp.MustCompile(`(?ms)^\tservers \{\n(.*?)^\t\}`).FindStringSubmatch(shown)
 	addr, file := listener(t)
 	asked = startSite(t, siteConfig{company: people, servers: options[1], files: []*os.File{file}, site: directivesOf(t, shown) + `}
 http:// {
@@ -129,7 +134,7 @@ func TestOtherProxiesOfThePage(t *testing.T) {
 		t.Run(proxy.name, func(t *testing.T) {
 			t.Parallel()
 			need(t, proxy.programs...)
-			s, direct := askedSite(t, "mnemogate")
+			s, direct := askedSite(t, shownSite(t))
 			front := proxy.start(t, s)
 			front.run("a login", func(t *testing.T) { front.checkLogin(t) })
 			front.run("identity headers", func(t *testing.T) { front.checkForged(t) })
@@ -353,14 +358,14 @@ func (s *site) checkSpellings(t *testing.T, direct *site) {
 	}
 }
 
-// Traefik and Envoy are not at hand. A stub reads the page's configuration and sends
-// what their documentation and source say.
+// Traefik and Envoy are not at hand. A stub reads the configuration to which the page links,
+// and sends what their documentation and source say.
 func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 	t.Parallel()
 	t.Run("Traefik", func(t *testing.T) {
 		t.Parallel()
-		middlewares := dig[any](readYAML(t, "Traefik"), "http", "middlewares")
-		if !strings.Contains(blocks(section(t, otherProxies, "Traefik"), "yaml")[0], "aliasHeadersStrategy: delete") { // of its own, Traefik passes aliases on
+		middlewares := dig[any](readYAML(t, "behind-traefik/dynamic.yaml"), "http", "middlewares")
+		if dig[string](readYAML(t, "behind-traefik/traefik.yaml"), "entryPoints", "web", "http", "aliasHeadersStrategy") != "delete" { // of its own, Traefik passes aliases on
 			t.Error("aliases of the identity headers stay")
 		}
 		if vary := dig[string](middlewares, "clean", "headers", "customResponseHeaders", "Vary"); !strings.HasPrefix(vary, "Authorization, Cookie") {
@@ -374,7 +379,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 		}
 		auth := dig[any](middlewares, "check", "forwardAuth")
 		told := regexp.MustCompile(dig[string](auth, "authResponseHeadersRegex"))
-		s, _ := askedSite(t, "mnemogate")
+		s, _ := askedSite(t, shownSite(t))
 		s.checkStub(t, 204, func(method, uri string, header http.Header) (*http.Request, func(string) bool) {
 			r := s.request("GET", strings.TrimPrefix(dig[string](auth, "address"), "http://127.0.0.1:8080"), "")
 			r.Header = header.Clone()
@@ -389,7 +394,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 	})
 	t.Run("Envoy", func(t *testing.T) {
 		t.Parallel()
-		filters := dig[[]any](readYAML(t, "Envoy"), "static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config", "http_filters")
+		filters := dig[[]any](readYAML(t, "behind-envoy/envoy.yaml"), "static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config", "http_filters")
 		mutations := dig[[]any](filters, 0, "typed_config", "mutations", "request_mutations")
 		authz := dig[any](filters, 1, "typed_config")
 		allowed := patterns(dig[[]any](authz, "allowed_headers", "patterns"))
@@ -408,7 +413,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 				}
 			}
 		}
-		s, _ := askedSite(t, "Envoy")
+		s, _ := askedSite(t, string(get(os.ReadFile("../../docs/examples/behind-envoy/Caddyfile"))(t)))
 		s.checkStub(t, 200, func(method, uri string, header http.Header) (*http.Request, func(string) bool) { // it takes 204 for a no
 			header = header.Clone()
 			for _, mutation := range mutations {
@@ -442,10 +447,10 @@ func (all patterns) has(name string) bool {
 	return false
 }
 
-func readYAML(t *testing.T, heading string) (read any) {
+// readYAML reads a file of docs/examples.
+func readYAML(t *testing.T, file string) (read any) {
 	t.Helper()
-	shown := blocks(section(t, otherProxies, heading), "yaml")
-	must(t, yaml.Unmarshal([]byte(shown[len(shown)-1]), &read))
+	must(t, yaml.Unmarshal(get(os.ReadFile("../../docs/examples/"+file))(t), &read))
 	return read
 }
 
