@@ -212,9 +212,13 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 				wantSequence(t, page, diagram)
 			}
 		}
-		for _, found := range regexp.MustCompile(`go test .* -run (\w+)`).FindAllStringSubmatch(text, -1) {
+	}
+	commands := pages(t)
+	commands[".ci/long"] = string(get(os.ReadFile("../../.ci/long"))(t))
+	for file, text := range commands {
+		for _, found := range regexp.MustCompile(`-run '?(\w+)`).FindAllStringSubmatch(text, -1) {
 			if !regexp.MustCompile(`\nfunc \w*` + found[1]).MatchString(tests.String()) {
-				t.Errorf("%s: %s runs no test", page, found[0])
+				t.Errorf("%s: %s runs no test", file, found[0])
 			}
 		}
 	}
