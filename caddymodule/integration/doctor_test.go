@@ -137,7 +137,7 @@ func TestDoctorSeesWhatUsersSee(t *testing.T) {
 		"4 of 16 requests got service.unavailable → see what else failed here",
 		"12 of 16 requests had a wrong API key → find the app that has an old key",
 		"failed revocations this node receives none, so it asks the store for each request: subscribing: NOPERM ",
-		" → give this user the rights that docs/many-nodes.md lists for it",
+		" → give this user the rights that docs/examples/two-nodes/redis.conf gives it",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, out)

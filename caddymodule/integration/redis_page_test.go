@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -14,19 +15,17 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// With the redis.conf of docs/many-nodes.md, a session that was revoked after a
+// With docs/examples/two-nodes/redis.conf, a session that was revoked after a
 // rewrite of the append-only file stays revoked after Redis is killed and restarted.
 // If the default user has no permissions, Redis 7.0 replays nothing after the
 // rewrite.
 func TestThePagesRedisKeepsWhatWasEnded(t *testing.T) {
 	t.Parallel()
-	conf := blocks(section(t, "docs/many-nodes.md", "Setting up"), "conf")
-	if len(conf) != 1 {
-		t.Fatalf("the page shows %d configurations", len(conf))
-	}
 	var settings []string
-	for line := range strings.Lines(conf[0]) {
-		settings = append(settings, "--"+strings.TrimSpace(line))
+	for line := range strings.Lines(string(get(os.ReadFile("../../docs/examples/two-nodes/redis.conf"))(t))) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			settings = append(settings, "--"+line)
+		}
 	}
 	servers := sharedServers(t)
 	servers.redis = storetest.StartRedis(t, settings...)

@@ -22,7 +22,7 @@ var steps = causes.Steps{
 
 const sentinelLogin = "the sentinels want a password of their own: correct sentinel_user and sentinel_password in the URL"
 
-const noRight = "give this user the rights that docs/many-nodes.md lists for it (ACL SETUSER): channels &mnemogate:*, keys ~{mg:*, and commands"
+const noRight = "give this user the rights that docs/examples/two-nodes/redis.conf gives it (ACL SETUSER): channels &mnemogate:*, keys ~{mg:*, and commands"
 
 const isMoving = "a slot of the Cluster is being moved: wait, or end the move with redis-cli --cluster fix"
 

@@ -260,7 +260,7 @@ func (r *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 			if openToAll(ctx, server.Options()) {
 				faults = append(faults, record.Fault{
 					What:   fmt.Sprintf("anybody who reaches Redis at %s can read and change sessions: its default user needs no password", name),
-					Advice: "give mnemogate a user of its own, and let nobody log in as the default user: user default off ~* &* +@all; replicas and sentinels then need a user, too: see Setting up in docs/many-nodes.md",
+					Advice: "give mnemogate a user of its own, and let nobody log in as the default user: user default off ~* &* +@all; replicas and sentinels then need a user, too: see docs/examples/two-nodes/redis.conf",
 				})
 			}
 		}

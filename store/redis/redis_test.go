@@ -291,7 +291,7 @@ func TestRedisIsNotWhatTheConfigurationSays(t *testing.T) {
 	}
 }
 
-// docs/many-nodes.md lists the rights that a user needs.
+// docs/examples/two-nodes/redis.conf shows the rights that a user needs.
 func TestRedisUserNeedsFewRights(t *testing.T) {
 	one := storetest.NewRedis(t, storetest.FreePorts(t, 1)[0])
 	must(t, one.Start())
