@@ -9,8 +9,9 @@ func (c *cli) exportCommand() *cobra.Command {
 	var secrets bool
 	cmd := c.command("export [--output <file>] [--with-secrets]", "Exports all accounts", `Writes one JSON object per line, which 'import' reads. Passwords, control
 answers and backup codes are exported as hashes, so they still work afterwards.
-Protect the file like the store. Sessions, issued tokens, known devices and
-counts of wrong attempts are not exported.
+Protect the file like the store. Sessions, histories, issued tokens, known
+devices, keys of assertions, and counts of wrong attempts are not exported, so
+locked accounts are unlocked.
 
 With --with-secrets, it also exports the secrets of authenticator apps, in plain
 text. Without it, users must set up their apps again.`,

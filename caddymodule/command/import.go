@@ -45,19 +45,26 @@ say which.
 
 The fields are those that you can set with 'account add', and
   password             in plain; slow, since each is hashed
-  password_hash        argon2id, argon2i, bcrypt, scrypt, pbkdf2, sha256crypt,
-                       sha512crypt or md5crypt in PHC or crypt form; as
-                       ASP.NET, Django, Drupal, LDAP, phpBB, Spring, Supabase,
-                       Werkzeug or WordPress keep it; Firebase's
-                       as $fbscrypt$v=1,n=<mem_cost>,r=<rounds>,p=1,
+  password_hash        argon2id, argon2i, bcrypt, scrypt, pbkdf2 (SHA-1, 256,
+                       512), sha256crypt, sha512crypt or md5crypt (also
+                       $apr1$) in PHC or crypt form; as ASP.NET Identity 3,
+                       Django, Drupal, LDAP ({SSHA}, {SSHA256}, {SSHA512}; of
+                       {CRYPT}, what is behind it), phpBB, Spring (pbkdf2 only
+                       with Spring's own parameters), Supabase, Werkzeug or
+                       WordPress keep it; Firebase's as
+                       $fbscrypt$v=1,n=<mem_cost>,r=<rounds>,p=1,
                        ss=<salt separator>,sk=<signer key>$<salt>$<hash>;
                        Keycloak's as its credential object. It is replaced by
                        argon2id at the first successful login. Leave out other
-                       kinds, and hashes that take more than about a second,
-                       unless they are argon2id up to the company's own
-                       parameters: their users set a password by recovery.
+                       kinds, and hashes that take more than about a second
+                       of one CPU (bcrypt above cost 14) or 256 MiB, unless
+                       they are argon2id up to the company's own parameters:
+                       their users set a password by recovery.
   control_answer       in plain, or control_answer_hash
-  backup_code_hashes   as 'export' writes them
+  backup_code_hashes   as 'export' writes them; together as cheap as one
+                       password_hash
+  user_handle, passkeys
+                       as 'export' writes them
   totp_secret          of an authenticator app, in base32; null removes it
   created_at           of a new account
 In CSV, write true and false, yes and no, or 1 and 0; identities as 1:subject,
