@@ -9,7 +9,7 @@
     password_hash: $hash[.user_id],
     second_factor: ((.multifactor // []) != []),
     oauth_identities: [.identities[] | select($providers[.provider]) | {provider_id: $providers[.provider], subject: "\(.user_id)"}],
-    role: .app_metadata.role,
+    role: .app_metadata.role, # not Auth0's own roles
     status: (if .blocked then "closed" else "active" end),
     created_at: (.created_at // (now | todate))
   }

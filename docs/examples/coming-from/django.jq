@@ -5,7 +5,7 @@
 | {
     profile_mnemocode: "django-\($id)",
     login_name: .username,
-    # If your site verifies emails:
+    # If your site verifies emails, remove the # of the next line:
     # primary_email: .email, email_verified_at: (if .email == "" then null else $joined end),
     password_hash: .password,
     role: (if .is_superuser then "superuser" elif .is_staff then "staff" else null end),

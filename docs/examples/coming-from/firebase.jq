@@ -9,6 +9,7 @@
     second_factor: ((.mfaInfo // []) | length > 0),
     password_hash: (if .passwordHash then "$fbscrypt$v=1,n=\($c.mem_cost),r=\($c.rounds),p=1,ss=\($c.salt_separator),sk=\($c.signer_key)$\(.salt)$\(.passwordHash)" else null end),
     oauth_identities: [.providerUserInfo[]? | select($providers[.providerId]) | {provider_id: $providers[.providerId], subject: .rawId}],
+    # a custom claim of this name
     role: ((.customAttributes // "{}") | fromjson.role),
     status: (if .disabled then "closed" else "active" end),
     created_at: (.createdAt | tonumber / 1000 | floor | todate)

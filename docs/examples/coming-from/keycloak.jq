@@ -11,8 +11,10 @@ def base32: [explode[] as $byte | range(7; -1; -1) as $n | ($byte / pow(2; $n) |
     profile_mnemocode: .id,
     login_name: .username,
     primary_email: (if .emailVerified then .email else null end),
+    # Phones and languages are attributes.
     primary_phone: (if .attributes.phoneNumberVerified[0]? == "true" then .attributes.phoneNumber[0] else null end),
     locale: .attributes.locale[0]?,
+    # the first role of the realm that is not Keycloak's own
     role: (first(.realmRoles[]? | select(test("^default-roles-|^offline_access$|^uma_authorization$") | not)) // null),
     password_hash: ([.credentials[]? | select(.type == "password")] | first),
     second_factor: ($factors != []),
