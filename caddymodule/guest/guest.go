@@ -2,9 +2,18 @@
 // provider or store of your own. It defines what a plugin must implement, and has
 // helpers.
 //
-// The interfaces of each kind are in flows/message (Sender), in flows/tenant (Captcha
-// and more) or here (EventsModule, OAuthModule, StoreModule). Any plugin may also be
-// Weak, Remote or Checked. Options parses a plugin's block in a Caddyfile, ResolveInto
+// A plugin is a Caddy module in one of these namespaces:
+//   - mnemogate.accounts and mnemogate.sessions: a StoreModule
+//   - mnemogate.events: an EventsModule
+//   - mnemogate.oauth: an OAuthModule
+//   - mnemogate.sms and mnemogate.mail: a Sender of package message. In its block, name and
+//     countries are options of mnemogate.
+//   - mnemogate.captcha and mnemogate.migrate: a Captcha and a PasswordVerifier of package
+//     tenant
+//
+// Any plugin may also be Weak, Remote or Checked, for doctor. To be measured, a store embeds
+// record.Observed, and its methods call Called at their end. To test it, add a row to backends
+// of store/conformance_test.go in a fork. Options parses a plugin's block in a Caddyfile, ResolveInto
 // resolves placeholders, and Client calls other servers, whose errors Cause describes without
 // secrets. Package guesttest tests a plugin, and its example_test.go is one.
 //
