@@ -13,9 +13,11 @@
 //
 // Any plugin may also be Weak, Remote or Checked, for doctor. To be measured, a store embeds
 // record.Observed, and its methods call Called at their end. To test it, add a row to backends
-// of store/conformance_test.go in a fork. Options parses a plugin's block in a Caddyfile, ResolveInto
-// resolves placeholders, and Client calls other servers, whose errors Cause describes without
-// secrets. Package guesttest tests a plugin, and its example_test.go is one.
+// of store/conformance_test.go in a fork.
+//
+// Options parses a plugin's block in a Caddyfile, ResolveInto resolves placeholders, and Client
+// calls other servers, whose errors Cause describes without secrets. Package guesttest tests a
+// plugin, and its example_test.go is one.
 //
 // A plugin is used for up to ten minutes after Caddy has called its Cleanup and ended the
 // context of Provision, because requests and messages of an old configuration go on. What they
