@@ -52,8 +52,8 @@ var (
 	userErrors  = []*wire.Error{wire.ErrUserRestricted, wire.ErrUserClosed, wire.ErrUserDenied}
 )
 
-// Routes is the state machine, in the order of the interface document. Section
-// Departures of docs/api.md explains where it differs from that document. For an
+// Routes is the state machine, in the order of the interface document. It differs from that
+// document as departures in flows/pages_test.go and the end of docs/api.md say. For an
 // unknown login id, a hardened company issues decoys: sessions that cannot succeed.
 //
 // To add a route, write its row here and a file in this package. If strangers can cause its
