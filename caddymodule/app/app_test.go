@@ -11,6 +11,8 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -435,5 +437,26 @@ func TestAPIKeysAreKeptAsHashes(t *testing.T) {
 	}
 	if c.APIKeys != nil {
 		t.Error("the key itself is kept")
+	}
+}
+
+// Weaknesses knows each API key that the examples show.
+func TestTheKeysOfTheExamplesAreKnown(t *testing.T) {
+	files, _ := filepath.Glob("../../docs/examples/*/Caddyfile")
+	shown := 0
+	for _, file := range append(files, "../../Caddyfile.example") {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range regexp.MustCompile(`api_key (?:\{\$\w+:)?([\w-]+)`).FindAllSubmatch(raw, -1) {
+			shown++
+			if !published(sha256.Sum256(found[1])) {
+				t.Errorf("%s: %s is not one of exampleKeys", file, found[1])
+			}
+		}
+	}
+	if shown < len(exampleKeys) {
+		t.Errorf("the examples show only %d", shown)
 	}
 }

@@ -85,6 +85,14 @@ func (a *App) SharedKeys() (found []Weakness) {
 	return found
 }
 
+// exampleKeys are the API keys that Caddyfile.example and docs/examples show.
+var exampleKeys = []string{"try-this-key", "only-to-try-it-0001", "only-to-try-it-0002"}
+
+// published reports whether an API key, as its SHA-256, is one of exampleKeys.
+func published(key [sha256.Size]byte) bool {
+	return slices.ContainsFunc(exampleKeys, func(known string) bool { return sha256.Sum256([]byte(known)) == key })
+}
+
 func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	found := append(weakGuests(c.Guests()), under("password regex", c.WeakRegex())...)
 	add := func(directive, message, advice string) {
@@ -118,6 +126,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	}{
 		{e.NoAPIKey, "api_key", "it is off: anyone may call the auth routes", "set one, unless something in front of Caddy keeps strangers out"},
 		{c.shortKey, "api_key", guest.ShortKey.Message, guest.ShortKey.Advice},
+		{slices.ContainsFunc(e.APIKeys, published), "api_key", "it is a key of the examples, which everybody knows", guest.ShortKey.Advice},
 		{e.Session.Idle > e.Session.Lifetime, "session idle", "it is longer than lifetime, which ends a session first", "shorten idle, or lengthen lifetime"},
 		{e.SMS != nil && e.OTP.TTL > e.Session.Temporary, "otp ttl", "it is longer than session temporary, with which the code of a login ends", "shorten ttl, or lengthen temporary"},
 		{e.Limits.LockAfter > e.Limits.DisableAfter, "limits lock_after", "it is above disable_after, so passwords are disabled before they are locked", "lower lock_after, or raise disable_after"},

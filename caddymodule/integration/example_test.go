@@ -2,7 +2,6 @@ package integration
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -287,29 +286,4 @@ func TestExamplesOfDocs(t *testing.T) {
 		two.postTo("acme", key, "auth/logout", token, nil).wantState(record.None)
 		one.get("/orders", token).want(wire.ErrTokenInvalid)
 	})
-}
-
-// The commands that docs/examples/README.md shows for production start the example, and their
-// checks answer what it says.
-func TestExampleInProduction(t *testing.T) {
-	t.Parallel()
-	need(t, "openssl", "curl")
-	shown := blocks(section(t, "docs/examples/README.md", "In production"), "sh")
-	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
-	must(t, os.Symlink(get(filepath.Abs("../../docs"))(t), s.dir+"/docs"))
-	url := fmt.Sprint("http://localhost:", storetest.FreePorts(t, 1)[0])
-	start := changed(t, shown[0], "https://api.example.com", url, "localhost:9000", s.backend.addr, "https://mail.example.com/send", "http://"+s.backend.addr+"/send", "something only", "some$$thing `only`",
-		"caddy run --config docs/examples/one-api/Caddyfile --envfile acme.env\n", "caddy run --config docs/examples/one-api/Caddyfile --envfile acme.env 2>log &\n")
-	cmd := s.shell("set -e\n" + start + "trap 'kill $!; wait $!' EXIT\ncurl -s --retry 50 --retry-delay 1 --retry-connrefused -o /dev/null " + url + "/health\n" + shown[1])
-	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"Valid configuration\n", "ok       acme: mail", `"error_code":"auth.header.missing"`, "\r\nX-Profile-Mnemocode: alice\r\n"} {
-		if err != nil || strings.Count(string(out), want) != 1 {
-			t.Fatalf("%v, and %q is not there once:\n%s", err, want, out)
-		}
-	}
-	for _, of := range s.backend.requests() {
-		if strings.Contains(of, "bob") {
-			t.Errorf("the backend got %s", of)
-		}
-	}
 }
