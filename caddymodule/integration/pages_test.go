@@ -72,25 +72,6 @@ func TestPagesLinkToWhatIsThere(t *testing.T) {
 	}
 }
 
-// The bounds of options are those that standards set.
-func TestPagesShowTheBounds(t *testing.T) {
-	table := "| Option | Bound | From |\n| --- | --- | --- |\n"
-	var names []string
-	for i, o := range policy.Options {
-		if o.Source == "" {
-			continue
-		}
-		names = append(names, "`"+o.Directive()+"`")
-		rest := slices.DeleteFunc(slices.Clone(policy.Options[i+1:]), func(o policy.Option) bool { return o.Source == "" })
-		if len(rest) > 0 && rest[0].Source == o.Source && rest[0].Rule() == o.Rule() {
-			continue
-		}
-		table += "| " + strings.Join(names, ", ") + " | " + o.Rule() + " | " + o.Source + " |\n"
-		names = nil
-	}
-	storetest.Generated(t, "../../docs/configuration.md", "bounds", table+"| `password argon2id` | at least the minimum there | OWASP Password Storage Cheat Sheet |\n")
-}
-
 // docs/configuration.md and the complete Caddyfile have a line for each option of a block,
 // the page with the default.
 func TestPagesShowEachOption(t *testing.T) {
