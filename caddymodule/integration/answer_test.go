@@ -35,7 +35,6 @@ func (a answer) repeatable(began time.Time, ask func() answer) answer {
 	var next *answer
 	a.again = func() answer {
 		if next == nil {
-			repeated.Add(1)
 			next = new(ask())
 		}
 		return *next
@@ -49,18 +48,21 @@ var (
 	runStalled = storetest.WatchStalls()
 )
 
+// mayRepeat reports whether the run may repeat another request, because of what it was told. It
+// repeats at most 30, and one for each second that the machine has stalled.
+func mayRepeat(t *testing.T, told string) bool {
+	t.Helper()
+	n, stalled := repeated.Add(1), runStalled()
+	t.Logf("the %dth request to repeat, on a machine that has stalled for %v: %s", n, stalled, told)
+	return n <= 30+int64(stalled.Seconds())
+}
+
 // inTime repeats a request whose store or hash was too late, as on a busy machine. A store that
 // is late by the product's limits takes 250 ms or more; what is answered sooner is not repeated.
-// A run repeats at most 30 requests, and one for each second that the machine has stalled.
 func (a answer) inTime() answer {
 	a.t.Helper()
 	for n := 0; n < 5 && a.again != nil && a.took > 200*time.Millisecond && a.Status == http.StatusServiceUnavailable &&
-		(a.str("error_code") == wire.ErrUnavailable.Code || a.str("error") != ""); n++ {
-		if stalled := runStalled(); repeated.Load() >= 30+int64(stalled.Seconds()) {
-			a.t.Logf("%d requests were repeated, on a machine that has stalled for %v", repeated.Load(), stalled)
-			break
-		}
-		a.t.Logf("it is asked again, since after %v it said %s", a.took, a.Body)
+		(a.str("error_code") == wire.ErrUnavailable.Code || a.str("error") != "") && mayRepeat(a.t, string(a.Body)); n++ {
 		a = a.again()
 	}
 	return a
