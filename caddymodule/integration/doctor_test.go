@@ -414,7 +414,7 @@ func TestDoctorSendsATest(t *testing.T) {
 		company: "captcha off\n" + account("alice", "phone +37060000001\nsecond_factor") + r.events("types account.deleted") +
 			"limits {\nsms_per_company 1/1h\nsms_per_phone 1/1h\nsms_per_account 1/1h\nmails_per_account 1/1h\nsms_countries +370\n}\n",
 		more: "company bare {\napi_key off\ncaptcha off\nsms weak\nevents off\n}\ncompany logs {\napi_key off\ncaptcha off\nsms log\n}\n" +
-			fmt.Sprintf("company failing {\napi_key off\ncaptcha off\nsms webhook %s/send?key=hiddenkey {\nsecret whsec_aGlkZGVu\nheader X-Key anotherhidden\ntimeout 2s\ncountries +370\n}\n", gateway.URL) +
+			fmt.Sprintf("company failing {\napi_key off\ncaptcha off\nsms webhook %s/send?key=hiddenkey {\nsecret whsec_aGlkZGVu\nheader X-Key anotherhidden\ntimeout 4s\ncountries +370\n}\n", gateway.URL) +
 			"mail webhook " + nobodyListens(t) + " {\nsecret whsec_aGlkZGVu\n}\n}\n",
 	})
 	test := func(what, company string) outcome {

@@ -332,16 +332,25 @@ func TestARevocationLeavesNoNewBackupCodes(t *testing.T) {
 				s.admin("PATCH", "accounts/alice", fields{"status": "active"}).wantStatus(200)
 			},
 		} {
-			token := s.login("alice@example.com")
-			made := meanwhile(t, func() answer { return get(s.try(patient, s.meRequest("POST", "backup-codes", token, fields{})))(t) })
-			storetest.Eventually(t, 20*time.Second, "hashing", func() bool {
-				return slices.ContainsFunc(s.all(), func(node *site) bool { return node.scrape()["mnemogate_hash_queue"] > 0 })
-			})
-			revoke(token)
-			if a := made(); a.Status != 503 && a.Status != 401 {
-				t.Errorf("%s: got %d %s", name, a.Status, a.Body)
+			for tries := 1; ; tries++ {
+				token := s.login("alice@example.com")
+				made := meanwhile(t, func() answer { return get(s.try(patient, s.meRequest("POST", "backup-codes", token, fields{})))(t) })
+				storetest.Eventually(t, 20*time.Second, "hashing", func() bool {
+					return slices.ContainsFunc(s.all(), func(node *site) bool { return node.scrape()["mnemogate_hash_queue"] > 0 })
+				})
+				began := time.Now()
+				revoke(token)
+				took, a := time.Since(began), made()
+				s.gone(token)
+				if a.Status == 200 && took > 200*time.Millisecond && tries < 4 { // it came too late
+					s.setBackupCodes("alice") // none
+					continue
+				}
+				if a.Status != 503 && a.Status != 401 {
+					t.Errorf("%s: got %d %s", name, a.Status, a.Body)
+				}
+				break
 			}
-			s.gone(token)
 		}
 		if left := s.admin("GET", "accounts/alice", nil).JSON["backup_codes_left"]; left != 0.0 {
 			t.Errorf("%v codes were stored", left)
