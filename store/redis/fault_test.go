@@ -42,7 +42,7 @@ func healProxy(_ *storetest.Redis, p *storetest.Proxy) { p.Heal() }
 func behindProxy(t *testing.T) (*storetest.Redis, *storetest.Proxy, *Store) {
 	s := storetest.StartRedis(t)
 	p := storetest.NewProxy(t, "unix", s.Socket())
-	return s, p, openStore(t, Options{URLs: []string{"redis://" + p.Addr()}})
+	return s, p, openUsers(t, Options{URLs: []string{"redis://" + p.Addr()}})
 }
 
 // During any fault, all of many callers get a correct answer or an error within a
@@ -55,7 +55,7 @@ func TestRedisFaultsAreAnsweredInTime(t *testing.T) {
 			s, p, r := behindProxy(t)
 			sessions := r.Sessions()
 			kept := session("kept", 1, 1, record.Authorized)
-			must(t, sessions.Create(bg, t0, kept))
+			must(t, openServer(t, s).Sessions().Create(bg, t0, kept))
 			callers(100, 100, sessions, sessions, func(_ int, n record.Sessions) error { // opens many connections
 				return second(n.Get(bg, kept.Hash))
 			})
@@ -187,7 +187,7 @@ func TestRedisIsEmptied(t *testing.T) {
 func TestRedisClusterNodeIsFrozen(t *testing.T) {
 	t.Parallel()
 	c := storetest.SharedCluster(t)
-	f := recordtest.ListenTo(t, openStore(t, Options{URLs: c.URLs()}))
+	f := recordtest.ListenTo(t, openUsers(t, Options{URLs: c.URLs()}))
 	for _, s := range c {
 		flushes := f.Flushes()
 		s.Freeze()
@@ -285,7 +285,9 @@ func reads(t *testing.T, s *storetest.Redis) int {
 func TestRedisCallsThatWereGivenUp(t *testing.T) {
 	_, p, r := behindProxy(t)
 	sessions := r.Sessions()
-	must(t, sessions.Charge(bg, t0, record.Counter{Key: "acme/other", Limit: 1, Window: time.Minute})) // loads the script
+	must(t, notTooLate(func() error { // loads the script
+		return sessions.Charge(bg, t0, record.Counter{Key: "acme/other", Limit: 100, Window: time.Minute})
+	}))
 	p.Blackhole()
 	ctx, cancel := context.WithTimeout(bg, 20*time.Millisecond)
 	defer cancel()
@@ -296,7 +298,7 @@ func TestRedisCallsThatWereGivenUp(t *testing.T) {
 func TestRedisCallsOfAClientThatWent(t *testing.T) {
 	_, p, r := behindProxy(t)
 	sessions := r.Sessions()
-	wantErr(t, "Delete", sessions.Delete(bg, hash("nobody")), record.ErrNotFound) // loads the script
+	wantErr(t, "Delete", notTooLate(func() error { return sessions.Delete(bg, hash("nobody")) }), record.ErrNotFound) // loads the script
 	tries := 0
 	storetest.Eventually(t, 10*time.Second, "deletion for a client that has gone", func() bool { // on a busy machine a call may time out
 		tries++
@@ -331,7 +333,7 @@ func TestRedisLetsNobodyIn(t *testing.T) {
 func TestRedisIsFull(t *testing.T) {
 	t.Parallel()
 	s := storetest.StartRedis(t)
-	one, two := openServer(t, s), openServer(t, s)
+	one, two := openServer(t, s), openUsers(t, Options{URLs: []string{s.URL()}})
 	must(t, one.Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)))
 	operator := s.Client(t)
 	limit := func(n int) { must(t, operator.ConfigSet(bg, "maxclients", fmt.Sprint(n)).Err()) }
@@ -356,7 +358,7 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	s := storetest.StartRedis(t)
 	without := openServer(t, s).Sessions()
-	with := openStore(t, Options{URLs: []string{s.URL()}, WaitReplicas: 1}).Sessions()
+	with := openUsers(t, Options{URLs: []string{s.URL()}, WaitReplicas: 1}).Sessions()
 	code := newCode("c")
 	for _, name := range []string{"spent", "opened", "replaced", "deleted", "touched", "deleted by ID"} {
 		a := session(name, 1, 1, record.CheckOTP)
@@ -418,7 +420,7 @@ func TestRedisWithoutItsReplicasIsTold(t *testing.T) {
 	t.Parallel()
 	f := storetest.NewFailover(t)
 	var log lockedBuffer
-	r := openStore(t, Options{URLs: []string{f.Master.URL()}, WaitReplicas: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	r := openUsers(t, Options{URLs: []string{f.Master.URL()}, WaitReplicas: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	feed := recordtest.ListenTo(t, r)
 	f.Replica.Freeze()
 	recordtest.Soon(t, "distrust", func() bool { return !feed.Trusted() })
@@ -449,8 +451,8 @@ func TestRedisThatRefusesHeartbeatsIsTold(t *testing.T) {
 func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	f := storetest.NewFailover(t)
-	r := openStore(t, Options{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
-	sessions := r.Sessions()
+	o := Options{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1}
+	r, sessions := openUsers(t, o), openStore(t, o).Sessions()
 	heartbeatReturned := recordtest.ListenTo(t, r)
 	counter := record.Counter{Key: "acme/k", Limit: 1, Window: time.Hour}
 	spent := session("spent", 1, 2, record.CheckOTP)
@@ -471,7 +473,7 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 
 	spent.Code = nil
 	for {
-		_, err := sessions.Get(bg, hash("deleted"))
+		_, err := r.Sessions().Get(bg, hash("deleted"))
 		if errors.Is(err, record.ErrNotFound) {
 			break
 		}
@@ -507,7 +509,8 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 func TestRedisPlannedFailover(t *testing.T) {
 	t.Parallel()
 	f := storetest.NewFailover(t)
-	r := openStore(t, Options{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName})
+	o := Options{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName}
+	r := openUsers(t, o)
 	heartbeatReturned := recordtest.ListenTo(t, r)
 	flushes := heartbeatReturned.Flushes()
 	f.Sentinel.Ask(t, "sentinel", "failover", storetest.MasterName)
@@ -517,7 +520,7 @@ func TestRedisPlannedFailover(t *testing.T) {
 	t.Logf("heard again after %v", time.Since(began))
 	s := session("a", 1, 1, record.Authorized)
 	recordtest.Soon(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
-	must(t, r.Sessions().Delete(bg, s.Hash))
+	must(t, openStore(t, o).Sessions().Delete(bg, s.Hash))
 	recordtest.Soon(t, "an ending", func() bool { return heartbeatReturned.Hears(s.Hash) })
 }
 
@@ -533,10 +536,10 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 	must(t, before.Start())
 	must(t, now.Start())
 	master := storetest.NewProxy(t, "tcp", before.Addr())
-	one := openStore(t, Options{URLs: []string{"redis://" + master.Addr()}})
+	one := openUsers(t, Options{URLs: []string{"redis://" + master.Addr()}})
 	heartbeatReturned := recordtest.ListenTo(t, one)
 	s := session("a", 1, 1, record.Authorized)
-	must(t, one.Sessions().Create(bg, t0, s))
+	must(t, openServer(t, before).Sessions().Create(bg, t0, s))
 	before.Ask(t, "client", "pause", 150) // a short pause makes the store open many connections
 	var calls sync.WaitGroup
 	for i := range 300 {

@@ -36,8 +36,8 @@ func TestRedisPartition(t *testing.T) {
 	f.Master.Ask(t, "acl", "setuser", "alone", "on", ">secret", "~*", "&*", "+@all")
 	master := goredis.NewClient(&goredis.Options{Addr: f.Master.Addr(), Username: "alone", Password: "secret"})
 	defer master.Close()
-	alone := openStore(t, Options{URLs: []string{"redis://alone:secret@" + f.Master.Addr()}, WaitReplicas: 1})
-	others := openStore(t, Options{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
+	alone := openUsers(t, Options{URLs: []string{"redis://alone:secret@" + f.Master.Addr()}, WaitReplicas: 1})
+	others := openUsers(t, Options{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
 	heartbeatReturned := recordtest.ListenTo(t, alone)
 
 	const workers = 8
@@ -46,7 +46,7 @@ func TestRedisPartition(t *testing.T) {
 	name := func(side string, worker, i int) string { return fmt.Sprint(side, " ", worker, " ", i) }
 	code := newCode("c")
 	sides := map[string]record.Sessions{"alone": alone.Sessions(), "others": others.Sessions()}
-	quick := openStore(t, Options{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName}).Sessions() // waits for no replica
+	patient := openStore(t, Options{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName}).Sessions() // waits for no replica
 	var all sync.WaitGroup
 	for side := range sides {
 		for worker := range workers {
@@ -54,7 +54,7 @@ func TestRedisPartition(t *testing.T) {
 				for i := range changes {
 					s := session(name(side, worker, i), 1, 1, record.CheckOTP)
 					s.Code = &code
-					if err := quick.Create(bg, t0, s); err != nil {
+					if err := patient.Create(bg, t0, s); err != nil {
 						t.Error(err)
 					}
 				}
@@ -134,12 +134,12 @@ func TestRedisPartition(t *testing.T) {
 
 	back := 0
 	for _, name := range revoked {
-		if _, err := others.Sessions().Get(bg, hash(name)); !errors.Is(err, record.ErrNotFound) {
+		if _, err := patient.Get(bg, hash(name)); !errors.Is(err, record.ErrNotFound) {
 			back++
 		}
 	}
 	for _, name := range spent {
-		if s, err := others.Sessions().Get(bg, hash(name)); err != nil || s.Code != nil {
+		if s, err := patient.Get(bg, hash(name)); err != nil || s.Code != nil {
 			back++
 		}
 	}
