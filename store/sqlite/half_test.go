@@ -38,10 +38,9 @@ func TestYieldingCallsLeaveHalfOfTheSQLiteReaders(t *testing.T) {
 
 // A disk that is stuck keeps the calls that read. Others give up.
 func TestSQLiteReadsDoNotWaitForAStuckDisk(t *testing.T) {
-	before := stall
-	stall = 200 * time.Millisecond
-	t.Cleanup(func() { stall = before })
 	s := startStore(t, tempFile(t))
+	before := stall
+	t.Cleanup(func() { stall = before })
 	running, free := make(chan bool), make(chan bool)
 	var calls sync.WaitGroup
 	for range readConns {
@@ -55,10 +54,11 @@ func TestSQLiteReadsDoNotWaitForAStuckDisk(t *testing.T) {
 		<-running
 	}
 	nothing := func(context.Context, sqlstore.Queries) error { t.Error("it ran"); return nil }
-	wantErr(t, "a call behind them", s.Reading(bg, nothing), errStalled)
-	ctx, cancel := context.WithTimeout(bg, stall/4)
+	ctx, cancel := context.WithTimeout(bg, 50*time.Millisecond)
 	defer cancel()
 	wantErr(t, "a call with less time", s.Reading(ctx, nothing), context.DeadlineExceeded)
+	stall = 200 * time.Millisecond
+	wantErr(t, "a call behind them", s.Reading(bg, nothing), errStalled)
 	wantErr(t, "Close", s.Close(), errStalled)
 	close(free)
 	calls.Wait()

@@ -164,11 +164,11 @@ func TestSQLiteSaysWhoseAFileIsThatItMayOnlyRead(t *testing.T) {
 // A disk that is stuck keeps the writing goroutine. The writes wait for it only for a while,
 // and none whose function may still run returns.
 func TestSQLiteWritesDoNotWaitForAStuckDisk(t *testing.T) {
+	s := startStore(t, tempFile(t))
 	before := stall
 	stall = 200 * time.Millisecond
 	t.Cleanup(func() { stall = before })
 	free := make(chan struct{})
-	s := startStore(t, tempFile(t))
 	t.Cleanup(func() { close(free) })
 	stuck := &op{run: func(context.Context, *queries) error { <-free; return nil }, ran: make(chan struct{}), done: make(chan error, 1)}
 	s.ops <- stuck
