@@ -138,26 +138,31 @@ func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
 	schema := s.NewSchema(t)
 	p := startStore(t, s.DSN(schema), Options{})
 	a, b := create(t, p.Accounts(), plain("acme", "a")), create(t, p.Accounts(), plain("acme", "b"))
-	locked, release := make(chan bool), make(chan bool)
 	other := startStore(t, s.DSN(schema), Options{})
-	done := make(chan error)
-	go func() {
-		_, err := other.Accounts().Update(bg, "acme", a.ID, func(*record.Account) (bool, error) {
-			close(locked)
-			<-release
-			return false, nil
-		})
-		done <- err
-	}()
-	<-locked
-	errs := make(chan error)
-	go func() { errs <- errors.Join(trouble(t, p, a, 4)...) }() // more calls than these wait for the lock
-	for range 20 {
-		must(t, p.Accounts().Accept(bg, "acme", b.ID, []record.Acceptance{{Code: "c", Version: "1", At: t0}}))
-	}
-	close(release)
-	must(t, <-done)
-	must(t, <-errs)
+	storetest.InQuiet(t, 500*time.Millisecond, func() error { // the calls that wait have 2 s
+		locked, release := make(chan bool), make(chan bool)
+		done, waited := make(chan error, 1), make(chan error)
+		go func() {
+			_, err := other.Accounts().Update(bg, "acme", a.ID, func(*record.Account) (bool, error) {
+				close(locked)
+				<-release
+				return false, nil
+			})
+			done <- err
+		}()
+		select {
+		case <-locked:
+		case err := <-done:
+			return err
+		}
+		go func() { waited <- errors.Join(trouble(t, p, a, 4)...) }() // more calls than these wait for the lock
+		var all error
+		for range 20 {
+			all = errors.Join(all, p.Accounts().Accept(bg, "acme", b.ID, []record.Acceptance{{Code: "c", Version: "1", At: t0}}))
+		}
+		close(release)
+		return errors.Join(all, <-done, <-waited)
+	})
 }
 
 // A node that vanishes in a transaction, or whose change function does not return,
@@ -228,23 +233,26 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, proxy, a := behindProxy(t, Options{MaxConns: 1})
-			must(t, p.Accounts().SetBackupCodes(bg, a, []string{"c"}))
-			// Call once before, so that all statements are prepared.
-			warm := create(t, p.Accounts(), plain("other", "m1"))
-			for method, err := range callAllAccounts(bg, p.Accounts(), withIdentity(warm)) {
-				if err != nil && !record.IsAnswer(err) {
-					t.Fatalf("%s: %v", method, err)
+			storetest.InQuiet(t, 500*time.Millisecond, func() error { // a call that is late is not stored
+				p, proxy, a := behindProxy(t, Options{MaxConns: 1})
+				must(t, p.Accounts().SetBackupCodes(bg, a, []string{"c"}))
+				// Call once before, so that all statements are prepared.
+				warm := create(t, p.Accounts(), plain("other", "m1"))
+				for method, err := range callAllAccounts(bg, p.Accounts(), withIdentity(warm)) {
+					if err != nil && !record.IsAnswer(err) {
+						return fmt.Errorf("%s: %w", method, err)
+					}
 				}
-			}
-			proxy.CutAnswerTo(c.request)
-			if err := c.call(p.Accounts(), a); err == nil || record.IsAnswer(err) {
-				t.Errorf("got error %v, want one that is no answer", err)
-			}
-			proxy.Heal()
-			if !c.stored(p.Accounts(), a) {
-				t.Error("it was not stored, or more than once")
-			}
+				proxy.CutAnswerTo(c.request)
+				if err := c.call(p.Accounts(), a); err == nil || record.IsAnswer(err) {
+					t.Errorf("got error %v, want one that is no answer", err)
+				}
+				proxy.Heal()
+				if !c.stored(p.Accounts(), a) {
+					return errors.New("it was not stored, or more than once")
+				}
+				return nil
+			})
 		})
 	}
 }

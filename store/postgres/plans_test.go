@@ -61,7 +61,7 @@ var fillPostgres = []string{
 func TestPostgresReadsNoTableWhole(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	schema := s.NewSchema(t)
-	must(t, openStore(t, s.DSN(schema), Options{}).Start(bg))
+	startStore(t, s.DSN(schema), Options{})
 	conn, err := pgx.Connect(bg, s.DSN(schema))
 	must(t, err)
 	defer conn.Close(bg)
@@ -71,7 +71,7 @@ func TestPostgresReadsNoTableWhole(t *testing.T) {
 	var log recordtest.StatementLog
 	p := openStore(t, s.DSN(schema), Options{})
 	p.config.ConnConfig.Tracer = &log
-	must(t, p.Start(bg))
+	storetest.Started(t, p.Start)
 	a := create(t, p.Accounts(), someone("company1", "m1"))
 	must(t, p.Accounts().SetBackupCodes(bg, a, []string{"c"}))
 	for method, err := range callAllAccounts(bg, p.Accounts(), a) {
@@ -100,7 +100,7 @@ func TestPostgresReadsNoTableWhole(t *testing.T) {
 func TestPostgresDueReadsNoBacklog(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	p := openStore(t, s.DSN(s.NewSchema(t)), Options{})
-	must(t, p.Start(bg))
+	storetest.Started(t, p.Start)
 	conn, err := p.open.Load().Acquire(bg) // has the settings of all statements
 	must(t, err)
 	defer conn.Release()

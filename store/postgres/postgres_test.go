@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -33,7 +32,7 @@ func openStore(t testing.TB, dsn string, options Options) *Store {
 func startStore(t testing.TB, dsn string, options Options) *Store {
 	t.Helper()
 	p := openStore(t, dsn, options)
-	must(t, p.Start(bg))
+	storetest.Started(t, p.Start)
 	return p
 }
 
@@ -137,10 +136,10 @@ func TestPostgresUpgradesOnlyOnceALongTransactionHasEnded(t *testing.T) {
 		started := make(chan error, 1)
 		go func() { started <- p.Start(bg) }()
 		for ended := false; !ended; {
-			ctx, cancel := context.WithTimeout(bg, 2*time.Second)
-			_, err := old.Exec(ctx, read)
-			cancel()
-			must(t, err)
+			watch := storetest.StartWatch()
+			if _, err := old.Exec(bg, read); err != nil || watch.Took() > 2*time.Second {
+				t.Errorf("%v after %v", err, watch.Took())
+			}
 			select {
 			case err := <-started:
 				if !errors.Is(err, record.ErrUnreachable) {
@@ -152,7 +151,7 @@ func TestPostgresUpgradesOnlyOnceALongTransactionHasEnded(t *testing.T) {
 		}
 	}
 	must(t, tx.Commit(bg))
-	must(t, p.Start(bg))
+	storetest.Started(t, p.Start)
 }
 
 func TestPostgresTakesTablesOfANewerVersion(t *testing.T) {
@@ -184,7 +183,7 @@ func TestPostgresStartsLaterWhereTheServerIsNotThereYet(t *testing.T) {
 		wantErr(t, "Secret", second(p.Accounts().Secrets(bg)), errNotOpen)
 	}
 	proxy.Heal()
-	must(t, p.Start(bg))
+	storetest.Started(t, p.Start)
 	must(t, second(p.Accounts().Secrets(bg)))
 }
 
@@ -483,7 +482,7 @@ func TestPostgresTellsWhichGrantIsMissing(t *testing.T) {
 	_, statement, _ := strings.Cut(err.Error(), "run: ")
 	s.Exec(t, statement)
 	p := open()
-	must(t, p.Start(bg))
+	storetest.Started(t, p.Start)
 	for _, change := range []struct{ take, give, want string }{ // of a node that runs
 		{`REVOKE SELECT ON ALL TABLES IN SCHEMA ` + schema + ` FROM ` + role, `GRANT ALL ON ALL TABLES IN SCHEMA ` + schema + ` TO ` + role, `GRANT ALL ON <table> TO ` + role},
 		{`REVOKE ALL ON SCHEMA ` + schema + ` FROM ` + role, statement, `if they are there, give its role USAGE and CREATE on their schema again`},

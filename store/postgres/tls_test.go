@@ -92,7 +92,7 @@ func TestPostgresTellsWhatItsSurroundingsBreak(t *testing.T) {
 	for name := range settings {
 		delete(p.config.ConnConfig.RuntimeParams, name)
 	}
-	must(t, p.Start(bg))
+	storetest.Started(t, p.Start)
 	encoding, err := sqlstore.QueryOne(bg, p, "asking", sqlstore.ScanValue[string], "SELECT current_setting('client_encoding')")
 	must(t, err)
 	wantEqual(t, "the encoding", encoding, "UTF8")
