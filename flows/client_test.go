@@ -3,12 +3,14 @@ package flows_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A starter is a provider that knows where its logins begin.
@@ -65,10 +67,13 @@ func TestClientConfigDoesNotWaitForProviders(t *testing.T) {
 			return tenant.OAuthStart{URL: "https://id.example"}, nil
 		})},
 	}
-	config, _ := b.clientConfig()
-	for i, o := range config.OAuth {
-		if (o.AuthorizeURL != nil) != (i == 3) || o.ProviderID != i+1 {
-			t.Errorf("got %+v", o)
+	storetest.InQuiet(t, time.Second, func() error {
+		config, _ := b.clientConfig()
+		for i, o := range config.OAuth {
+			if (o.AuthorizeURL != nil) != (i == 3) || o.ProviderID != i+1 {
+				return fmt.Errorf("got %+v", o)
+			}
 		}
-	}
+		return nil
+	})
 }

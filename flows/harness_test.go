@@ -218,7 +218,7 @@ func newHarness(t *testing.T) *harness {
 		Accounts:  db.Accounts(),
 		Sessions:  db.Sessions(),
 		Companies: map[string]*tenant.Company{code: b.company},
-		Hasher:    pw.NewHasher(2),
+		Hasher:    pw.NewHasher(128), // no racer waits for its turn: a busy machine would refuse some of them
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Now:       b.clock.Now,
 		After:     b.clock.After,

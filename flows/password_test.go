@@ -178,7 +178,7 @@ func TestARequestWaitsTwoSecondsForAllItsHashes(t *testing.T) {
 			h.Derive = func(hash, secret string) ([]byte, error) {
 				switch secret {
 				case "before the request":
-					time.Sleep(1500 * time.Millisecond)
+					time.Sleep(1200 * time.Millisecond)
 				case "during the request":
 					<-ends
 				default: // the first hash of the request; another one follows it
