@@ -47,14 +47,6 @@ func sqliteSessionNodes(t *testing.T) (one, two record.Sessions) {
 	return startSQLite(t, file).Sessions(), startSQLite(t, file).Sessions()
 }
 
-func openRedis(t testing.TB, o redis.Options) *redis.Store {
-	t.Helper()
-	r, err := redis.Open(o)
-	must(t, err)
-	t.Cleanup(func() { must(t, r.Close()) })
-	return r
-}
-
 // patientRedis opens a store that waits longer, because a busy machine, or Lua with the race
 // detector, can stop a race for longer than an attempt may take.
 func patientRedis(t testing.TB, o redis.Options) *redis.Store {
@@ -146,7 +138,7 @@ func startPostgres(t testing.TB, dsn string, options postgres.Options) *postgres
 	p, err := postgres.Open(dsn, options)
 	must(t, err)
 	t.Cleanup(func() { must(t, p.Close()) })
-	must(t, p.Start(bg))
+	storetest.Started(t, p.Start)
 	return p
 }
 

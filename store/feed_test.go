@@ -14,7 +14,7 @@ import (
 // A raise reaches the other nodes as a revocation does, so that they load the session again.
 func TestARaiseIsPublished(t *testing.T) {
 	rd := storetest.StartRedis(t)
-	one, two := openRedis(t, redis.Options{URLs: []string{rd.URL()}}), openRedis(t, redis.Options{URLs: []string{rd.URL()}})
+	one, two := patientRedis(t, redis.Options{URLs: []string{rd.URL()}}), patientRedis(t, redis.Options{URLs: []string{rd.URL()}})
 	feed := recordtest.ListenTo(t, two)
 	s := session("a", 1, 1, record.Authorized)
 	must(t, one.Sessions().Create(bg, t0, s))
@@ -45,7 +45,7 @@ func TestRoomIsToldBeforeCreateReturns(t *testing.T) {
 	for name, s := range map[string]interface {
 		Run(context.Context, record.Feed)
 		Sessions() record.Sessions
-	}{"redis": openRedis(t, redis.Options{URLs: []string{storetest.StartRedis(t).URL()}}), "sqlite": startSQLite(t, tempFile(t))} {
+	}{"redis": patientRedis(t, redis.Options{URLs: []string{storetest.StartRedis(t).URL()}}), "sqlite": startSQLite(t, tempFile(t))} {
 		feed := recordtest.ListenTo(t, s)
 		first, second := session("first", 1, 1, record.Authorized), session("second", 1, 1, record.Authorized)
 		second.Created, second.AtMost = t0.Add(time.Second), 1

@@ -20,7 +20,7 @@ func TestCallsAreObserved(t *testing.T) {
 	for name, s := range map[string]interface{ Observe(record.Observer) }{
 		"sqlite":   startSQLite(t, tempFile(t)),
 		"postgres": startPostgres(t, pg.DSN(pg.NewSchema(t)), postgres.Options{}),
-		"redis":    openRedis(t, redis.Options{URLs: []string{storetest.StartRedis(t).URL()}}),
+		"redis":    patientRedis(t, redis.Options{URLs: []string{storetest.StartRedis(t).URL()}}),
 	} {
 		seen := map[string]bool{}
 		s.Observe(func(_ context.Context, method string, _ time.Time, _ error) { seen[method] = true })

@@ -56,7 +56,7 @@ func newTripService(t *testing.T) *tripService {
 	}
 	// One connection, so that no statement is prepared twice.
 	p := startPostgres(t, pg.DSNThrough(s.postgres, pg.NewSchema(t)), postgres.Options{MaxConns: 1})
-	r := openRedis(t, redis.Options{URLs: []string{"redis://" + s.redis.Addr()}})
+	r := patientRedis(t, redis.Options{URLs: []string{"redis://" + s.redis.Addr()}})
 	policy := tenant.DefaultPolicy()
 	policy.Password.Argon2id = password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 	policy.Recovery.Methods = []tenant.Method{tenant.ByPhone}
