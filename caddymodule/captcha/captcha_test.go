@@ -16,6 +16,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
+// patient is for answers that come however busy this machine is.
+const patient = caddy.Duration(20 * time.Second)
+
 func TestCaptchaCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(Turnstile), []guesttest.Case{
 		{Name: "no secret", Text: "turnstile", Err: "<secret> is missing; write turnstile <secret>"},
@@ -93,7 +96,7 @@ func TestCaptchaSendsWhatTheProviderNeeds(t *testing.T) {
 		got = append(got, r.PostForm)
 		w.Write([]byte(`{"success":true}`))
 	}))
-	c := guesttest.MustStart(t, &Turnstile{siteverify{Secret: "{env.MNEMOGATE_TEST_SECRET}", URL: provider.URL}})
+	c := guesttest.MustStart(t, &Turnstile{siteverify{Secret: "{env.MNEMOGATE_TEST_SECRET}", URL: provider.URL, Timeout: patient}})
 	for _, address := range []string{"2001:db8::1", ""} {
 		if ok, err := c.Verify(t.Context(), "a b&c", address); !ok || err != nil {
 			t.Errorf("got %v, %v", ok, err)
@@ -135,7 +138,7 @@ func TestCaptchaVerdicts(t *testing.T) {
 		"wrong, right host": {`{"success":false,"hostname":"app.example"}`, []string{"app.example"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := siteverify{Secret: "x", URL: guesttest.Serve(t, guesttest.Answering(200, c.body)).URL, Hostname: c.hostname}
+			s := siteverify{Secret: "x", URL: guesttest.Serve(t, guesttest.Answering(200, c.body)).URL, Hostname: c.hostname, Timeout: patient}
 			for _, m := range []tenant.Captcha{&Turnstile{s}, &HCaptcha{s}, &ReCaptcha{s}, &Siteverify{s}} {
 				_, v3 := m.(*ReCaptcha)
 				want := c.want || !v3 && strings.Contains(c.body, "score") // hCaptcha's scores grow with the risk
@@ -182,7 +185,7 @@ func TestCaptchaThatIsNotAnsweredIsAnError(t *testing.T) {
 			mux := http.NewServeMux()
 			mux.HandleFunc("/", c.handler)
 			mux.HandleFunc("/ok", guesttest.Answering(200, `{"success":true}`))
-			m := guesttest.MustStart(t, &HCaptcha{siteverify{Secret: "hidden-secret", URL: guesttest.Serve(t, mux).URL}})
+			m := guesttest.MustStart(t, &HCaptcha{siteverify{Secret: "hidden-secret", URL: guesttest.Serve(t, mux).URL, Timeout: patient}})
 			if c.want == "no answer in time" { // the others answer, however busy this machine is
 				m.client.Timeout = 200 * time.Millisecond
 			}

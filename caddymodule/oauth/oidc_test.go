@@ -77,7 +77,7 @@ func newIssuer(t testing.TB) *fakeIssuer {
 func (f *fakeIssuer) client(t *testing.T) *OIDC {
 	t.Helper()
 	c := us
-	c.Timeout = caddy.Duration(5 * time.Second)
+	c.Timeout = caddy.Duration(20 * time.Second)
 	return guesttest.MustStart(t, &OIDC{Issuer: f.URL, oauthClient: c})
 }
 
