@@ -3,6 +3,7 @@ package oauth
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const document = "/.well-known/openid-configuration"
@@ -96,28 +98,31 @@ func TestOIDCFollowsWhatAProviderChanges(t *testing.T) {
 		"how the secret is sent, as Auth0 does": {nil, takesPost("access_denied")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newIssuer(t)
-			f.handlers["/elsewhere"] = func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }
-			f.handlers["/new/token"] = f.elsewhere
-			if c.before != nil {
-				f.discovery = c.before
-			}
-			f.handlers["/broken/keys"] = keysOf("RS256", "RS256")
-			f.handlers["/new/userinfo"] = guesttest.Answering(200, `{"sub":"user-1","email":"ana@example.com","email_verified":true}`)
-			p := f.client(t)
-			p.LinkVerifiedEmail = true
-			now := time.Now()
-			p.now = func() time.Time { return now }
-			if _, err := p.Exchange(t.Context(), grant); err != nil && !strings.HasSuffix(name, "server") {
-				t.Fatal(err)
-			}
-			now = now.Add(askAgain)
-			time.Sleep(50 * time.Millisecond) // until its goroutine has ended, go-oidc repeats the keys that it has fetched
-			f.change(func() { c.change(f) })
-			user, err := p.Exchange(t.Context(), grant)
-			if err != nil || user.Subject != "user-1" || !user.EmailVerified || f.requests["/new/token"] > 1 {
-				t.Errorf("got %+v, %v, with %v", user, err, f.requests)
-			}
+			storetest.InQuiet(t, 20*time.Millisecond, func() error {
+				f := newIssuer(t)
+				f.handlers["/elsewhere"] = func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }
+				f.handlers["/new/token"] = f.elsewhere
+				if c.before != nil {
+					f.discovery = c.before
+				}
+				f.handlers["/broken/keys"] = keysOf("RS256", "RS256")
+				f.handlers["/new/userinfo"] = guesttest.Answering(200, `{"sub":"user-1","email":"ana@example.com","email_verified":true}`)
+				p := f.client(t)
+				p.LinkVerifiedEmail = true
+				now := time.Now()
+				p.now = func() time.Time { return now }
+				if _, err := p.Exchange(t.Context(), grant); err != nil && !strings.HasSuffix(name, "server") {
+					t.Fatal(err)
+				}
+				now = now.Add(askAgain)
+				time.Sleep(50 * time.Millisecond) // until its goroutine has ended, go-oidc repeats the keys that it has fetched
+				f.change(func() { c.change(f) })
+				user, err := p.Exchange(t.Context(), grant)
+				if err != nil || user.Subject != "user-1" || !user.EmailVerified || f.requests["/new/token"] > 1 {
+					return fmt.Errorf("got %+v, %v, with %v", user, err, f.requests)
+				}
+				return nil
+			})
 		})
 	}
 }
