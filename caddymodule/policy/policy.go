@@ -87,8 +87,8 @@ type Policy struct {
 	Notices []string `json:"notices,omitzero"`
 
 	// Where users get help, such as `https://acme.example/help`, an email or a phone. At
-	// most 100 characters. Notices that ask users to contact you say it. `off` undoes this
-	// for a company. Default: none.
+	// most 100 characters. SMS and mails that ask users to contact you say it. `off` undoes
+	// this for a company. Default: none.
 	Support string `json:"support,omitempty"`
 
 	// The region (ISO 3166-1 alpha-2, such as `LT`) of phones without `+` and `00`, in

@@ -60,7 +60,7 @@ func (data mailData) of(m *Message) mailData {
 	data.Color = cmp.Or(m.Color, defaultColor)
 	data.OnColor = onColor(data.Color)
 	for _, text := range blankLines.Split(m.Text, -1) {
-		html := linked(text, cmp.Or(m.Link, data.Support))
+		html := linked(text, m.Link, data.Support)
 		data.Paragraphs = append(data.Paragraphs, paragraph{html, text == m.Link, text == m.Code, text == data.Details})
 	}
 	return data
@@ -68,15 +68,26 @@ func (data mailData) of(m *Message) mailData {
 
 var blankLines = regexp.MustCompile(`\n\s*\n`)
 
-// linked returns a text as HTML, in which an address is a link if it is a URL.
-func linked(text, address string) template.HTML {
-	html := strings.ReplaceAll(template.HTMLEscapeString(text), "\n", "<br>\n")
-	if strings.Contains(address, "://") && !strings.Contains(address, " ") {
-		shown := template.HTMLEscapeString(address)
-		html = strings.ReplaceAll(html, shown, `<a href="`+shown+`" style="color: inherit">`+shown+`</a>`)
-	}
-	return template.HTML(html)
+// linked returns a text as HTML, in which the addresses that are URLs are links. The
+// beginning of a longer address is none.
+func linked(text string, addresses ...string) template.HTML {
+	html := words.ReplaceAllStringFunc(text, func(word string) string {
+		for _, address := range addresses {
+			before, after, found := strings.Cut(word, address)
+			if found && strings.Contains(address, "://") && !goesOn.MatchString(after) {
+				shown := template.HTMLEscapeString(address)
+				return template.HTMLEscapeString(before) + `<a href="` + shown + `" style="color: inherit">` + shown + `</a>` + template.HTMLEscapeString(after)
+			}
+		}
+		return template.HTMLEscapeString(word)
+	})
+	return template.HTML(strings.ReplaceAll(html, "\n", "<br>\n"))
 }
+
+var (
+	words  = regexp.MustCompile(`[^\s<>"]+|[<>"]`)
+	goesOn = regexp.MustCompile(`[\w/]`)
+)
 
 // onColor returns the color for text on a color like #336699: white, or black where that
 // has more contrast.
@@ -118,6 +129,9 @@ func loadHTML(source string) (text, error) {
 	}
 	sample := &Message{Subject: "A subject", Text: "A text\n\n" + sampleText.Link, Link: sampleText.Link}
 	html, err := fill(tmpl, mailData{textData: sampleText}.of(sample), mailFields)
+	if err == nil {
+		_, err = fill(tmpl, mailData{textData: textData{Company: "acme"}}.of(&Message{Text: "A text"}), mailFields) // a test mail has no more
+	}
 	switch {
 	case err != nil:
 		return nil, err

@@ -120,7 +120,7 @@ type Message struct {
 	Time      time.Time // with notices: when it happened
 	Notice    Notice    // with notices
 	Last      bool      // with notices: the budget is used up, so the next ones may not come
-	Support   string    // with notices: where users get help; empty if unknown
+	Support   string    // where users get help; empty if unknown
 }
 
 // Trial is the type of a message or event with which an operator tests a gateway or

@@ -77,12 +77,29 @@ type textData struct {
 	Device  string // such as "Firefox (Windows)"; empty if it is unknown
 	Address string // of the client; empty for a change by an operator or backend
 	Details string // these three, as far as they are known
+	// Of all:
 	Support string // where users get help; empty if unknown
 }
 
-// textFields are the fields of textData, as templates write them.
-var textFields = fieldsOf(reflect.TypeFor[textData]())
+// textFields returns the fields that the texts of this name have, as templates write them.
+func textFields(name string) []string {
+	switch {
+	case hasCode(name):
+		return []string{".Company", ".Support", ".Code", ".Minutes", ".Until"}
+	case hasLink(name):
+		return []string{".Company", ".Support", ".Link", ".Minutes", ".Until"}
+	default:
+		return []string{".Company", ".Support", ".Time", ".Device", ".Address", ".Details"}
+	}
+}
 
+func hasCode(name string) bool {
+	return strings.HasPrefix(name, "otp.") || strings.HasPrefix(name, ContactCode)
+}
+
+func hasLink(name string) bool { return strings.Contains(name, ".link.") }
+
+// fieldsOf returns the fields of a struct, as templates write them.
 func fieldsOf(data reflect.Type) (names []string) {
 	for _, field := range reflect.VisibleFields(data) {
 		if !field.Anonymous {
@@ -92,7 +109,8 @@ func fieldsOf(data reflect.Type) (names []string) {
 	return names
 }
 
-// sampleText is the data with which every template is tested when it is loaded.
+// sampleText and leastText are the data with which every template is tested when it is
+// loaded. The least is what a notice has of a change by an operator.
 var sampleText = textData{
 	Company: "acme",
 	Code:    "123456",
@@ -105,6 +123,12 @@ var sampleText = textData{
 	Details: "2026-01-02 15:04 UTC, Firefox (Windows), 192.0.2.1",
 	Support: "https://acme.example/help",
 }
+
+var leastText = func() textData {
+	least := sampleText
+	least.Support, least.Device, least.Address, least.Details = "", "", "", least.Time
+	return least
+}()
 
 // DefaultTexts returns the built-in texts. They are in English, French, German,
 // Lithuanian and Spanish; readers of other languages get English.
@@ -127,10 +151,10 @@ var DefaultTexts = sync.OnceValue(func() *Texts {
 // contact.code.sms.txt, contact.code.mail.txt and, for each of Notices, such as notice.password_changed, an .sms.txt and a .mail.txt. To the last mail
 // before notices are held back, notices.last.txt is added.
 //
-// Each file is a text/template that may use .Company (its name), .Code, .Link, .Minutes
-// (how long the code or link is valid) and .Until (when it expires, as 2006-01-02 15:04
-// UTC). Notices have .Time, .Device and .Address, .Details with all three, and .Support
-// (where users get help; may be empty). A mail begins with a line "Subject: …". A line
+// Each file is a text/template that may use .Company (its name) and .Support (where users
+// get help; may be empty). Codes and links have .Code or .Link, .Minutes (how long it is
+// valid) and .Until (when it expires, as 2006-01-02 15:04 UTC). Notices have .Time, .Device
+// and .Address, and .Details with all three. A mail begins with a line "Subject: …". A line
 // "Button: …" can follow, which labels the button for the link in HTML; by default, the
 // subject does. After an empty line comes the text. Any other .txt or .html file, and a
 // template that fails, is an error. Files with other extensions are ignored.
@@ -222,20 +246,35 @@ func loadText(files fs.FS, name string) (text, error) {
 	if name == mailHTML {
 		return loadHTML(content)
 	}
-	tmpl, err := template.New(name).Parse(content)
+	tmpl, err := template.New(name).Option("missingkey=error").Parse(content)
 	if err != nil {
 		return nil, invalid(err)
 	}
-	sample, err := execute(tmpl, sampleText)
-	switch {
-	case err != nil:
+	if err := try(tmpl, sampleText); err != nil {
 		return nil, err
-	case (strings.HasPrefix(name, "otp.") || strings.HasPrefix(name, ContactCode)) && !strings.Contains(sample.text, sampleText.Code):
-		return nil, errors.New("it does not show the code; add {{.Code}}")
-	case strings.Contains(name, ".link.") && !strings.Contains(sample.text, sampleText.Link):
-		return nil, errors.New("it does not show the link; add {{.Link}}")
+	}
+	if err := try(tmpl, leastText); err != nil {
+		return nil, fmt.Errorf("if .Support, and in a notice .Device and .Address, are empty: %w", err)
 	}
 	return tmpl, nil
+}
+
+// try tests a template with the data that its messages have. The others are missing in a map.
+func try(tmpl text, all textData) error {
+	name, data := tmpl.Name(), map[string]any{}
+	for _, field := range textFields(name) {
+		data[field[1:]] = reflect.ValueOf(all).FieldByName(field[1:]).Interface()
+	}
+	sample, err := execute(tmpl, data)
+	switch {
+	case err != nil:
+		return err
+	case hasCode(name) && !strings.Contains(sample.text, all.Code):
+		return errors.New("it does not show the code; add {{.Code}}")
+	case hasLink(name) && !strings.Contains(sample.text, all.Link):
+		return errors.New("it does not show the link; add {{.Link}}")
+	}
+	return nil
 }
 
 func invalid(err error) error { return fmt.Errorf("it is not a valid template; correct it: %w", err) }
@@ -269,8 +308,8 @@ func (d directory) find(name string, locales []string) (tmpl text, lang string) 
 type wording struct{ subject, button, text string }
 
 // execute returns the wording of a message.
-func execute(tmpl text, data textData) (w wording, err error) {
-	if w.text, err = fill(tmpl, data, textFields); err != nil {
+func execute(tmpl text, data any) (w wording, err error) {
+	if w.text, err = fill(tmpl, data, textFields(tmpl.Name())); err != nil {
 		return w, err
 	}
 	if strings.HasSuffix(tmpl.Name(), ".mail.txt") {
@@ -310,7 +349,7 @@ func cutHead(mail string) (w wording, err error) {
 // Render sets the Text of m and, if m goes to an email address, its Subject and HTML. The
 // locales are those of the reader, the best first; any may be empty.
 func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
-	data := textData{Company: cmp.Or(m.Name, m.Company), Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
+	data := textData{Company: cmp.Or(m.Name, m.Company), Support: m.Support, Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
 	if !m.Expires.IsZero() {
 		data.Until = m.Expires.UTC().Format(timeFormat)
 	}
@@ -318,7 +357,6 @@ func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 		data.Time, data.Device, data.Address = m.Time.UTC().Format(timeFormat), Device(m.Notice.UserAgent), m.Notice.Address
 		known := []string{data.Time, data.Device, data.Address}
 		data.Details = strings.Join(slices.DeleteFunc(known, func(s string) bool { return s == "" }), ", ")
-		data.Support = m.Support
 	}
 	mail := strings.Contains(m.To, "@")
 	name := textName(m.Type, mail)

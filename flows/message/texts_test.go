@@ -31,6 +31,7 @@ func textMessages() []Message {
 		{Type: ContactCode, Company: company, To: "a@example.com", Code: "12345678", Expires: expires},
 		{Type: RecoveryLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgl_x", Expires: expires},
 		{Type: WelcomeLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgw_x", Expires: expires},
+		{Type: WelcomeLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgw_x", Expires: expires, Support: "support@company.example"},
 	}
 	for _, kind := range Notices {
 		from := Notice{Type: kind, Address: "2001:db8:1111:2222:3333:4444:5555:6666", UserAgent: "SamsungBrowser/1 Android"}
@@ -150,7 +151,14 @@ func TestHTMLIsEscaped(t *testing.T) {
 			t.Errorf("%s: want %q in\n%s", support, href, m.HTML)
 		}
 	}
-	m := Message{Type: RecoveryLink, Company: "acme", Color: "#FFEE00", To: "a@example.com", Link: "app://recover?a=1&t=x#y"}
+	m := Message{Type: WelcomeLink, Company: "acme", To: "a@example.com", Link: "https://acme.example/help#mgw_x", Support: "https://acme.example/help"}
+	must(t, DefaultTexts().Render(&m, textTime))
+	for _, want := range []string{m.Link, m.Support} {
+		if !strings.Contains(m.HTML, `<a href="`+want+`" style="color: inherit">`+want+`</a>`) {
+			t.Errorf("want a link to %s in\n%s", want, m.HTML)
+		}
+	}
+	m = Message{Type: RecoveryLink, Company: "acme", Color: "#FFEE00", To: "a@example.com", Link: "app://recover?a=1&t=x#y"}
 	must(t, DefaultTexts().Render(&m, textTime))
 	for _, want := range []string{`href="app://recover?a=1&amp;t=x#y"`, "background-color: #FFEE00", "color: #000000"} {
 		if !strings.Contains(m.HTML, want) {
@@ -158,6 +166,21 @@ func TestHTMLIsEscaped(t *testing.T) {
 		}
 	}
 	must(t, DefaultTexts().RenderHTML(&Message{Text: "a\n\nb"}, "en")) // a test mail
+}
+
+// A longer address than that of the support leads elsewhere.
+func TestOnlyTheWholeAddressIsALink(t *testing.T) {
+	const address, link = "https://acme.example/help", `<a href="https://acme.example/help" style="color: inherit">https://acme.example/help</a>`
+	for text, want := range map[string]string{
+		address + ".": link + ".",
+		"<" + address + ">\nHelp:" + address + " !": "&lt;" + link + "&gt;<br>\nHelp:" + link + " !",
+		address + "/a&b " + address:                 address + "/a&amp;b " + link,
+		address + ".html":                           address + ".html",
+	} {
+		if got := string(linked(text, "", address)); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
 }
 
 func TestTextOnAColorCanBeRead(t *testing.T) {
@@ -266,6 +289,13 @@ func TestLoadTextsNamesTheFileAndWhatToDo(t *testing.T) {
 		{"HTML without link", mailHTML, "{{range .Paragraphs}}{{if not .IsLink}}{{.HTML}}{{end}}{{end}}", "{{.Link}}"},
 		{"HTML that can't be escaped", mailHTML, "<a href='{{if .Link}}x\">{{end}}", mailHTML},
 		{"unknown name in a language", "lt/otp.txt", "x", otp},
+		{"a code in a link", link, "Subject: x\n\n{{.Link}} {{.Code}}", "use only .Company, .Support, .Link, .Minutes, .Until: "},
+		{"details of a code", otp, "{{.Code}} {{.Details}}", "use only .Company, .Support, .Code, .Minutes, .Until: "},
+		{"a link in a notice", "notice.email_changed.sms.txt", "x {{.Link}}", "use only .Company, .Support, .Time, .Device, .Address, .Details: "},
+		{"no support", otp, "x{{with .Support}}{{$.Code}}{{end}}", "if .Support, and in a notice .Device and .Address, are empty: it does not show the code"},
+		{"no address", "notice.email_changed.sms.txt", "{{slice .Address 0 4}}", "are empty: "},
+		{"no device", "notice.email_changed.mail.txt", "Subject: {{.Device}}\n\nx", "are empty: begin it"},
+		{"HTML of a code without device", mailHTML, "{{range .Paragraphs}}{{.HTML}}{{end}}{{.Link}}{{slice .Device 0 4}}", "use only"},
 		{"no code in a language", "lt/" + otp, "x", "{{.Code}}"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

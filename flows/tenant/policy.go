@@ -29,7 +29,7 @@ type Policy struct {
 	PhoneRegion  string   // of phones without + and 00; empty for none
 	Notices      []string // those that are sent, as message.NoticeName writes them; nil: all
 	MailColor    string   // of the company in mails, like #336699; empty for the built-in one
-	Support      string   // where users get help, as notices say; empty if unknown
+	Support      string   // where users get help, as messages say; empty if unknown
 	SMSOrigin    string   // the host on whose pages phones fill in a code; empty for any
 	Recovery     Recovery
 	Limits       Limits
