@@ -17,6 +17,7 @@ import (
 	"text/template"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 //go:embed texts
@@ -240,6 +241,9 @@ func loadText(files fs.FS, name string) (text, error) {
 	source, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil, fmt.Errorf("reading it: %w", err)
+	}
+	if !utf8.Valid(source) || slices.Contains(source, 0) { // UTF-16 in ASCII is valid UTF-8
+		return nil, errors.New("it is not in UTF-8; save it as UTF-8")
 	}
 	content := strings.TrimPrefix(string(source), "\ufeff") // the byte order mark of some editors
 	content = strings.ReplaceAll(content, "\r\n", "\n")
