@@ -35,7 +35,8 @@ func init() { caddy.RegisterModule(SMTP{}) }
 
 // SMTP sends mails through an SMTP server, as plain text and HTML
 // (multipart/alternative), with one connection for each mail. It sets
-// the headers Message-ID, Date and Auto-Submitted (auto-generated).
+// the headers Message-ID, Date, Auto-Submitted (auto-generated) and
+// X-Auto-Response-Suppress (no out-of-office replies by Exchange).
 type SMTP struct {
 	// The server, as host:port. The usual ports are 587 for starttls and 465 for
 	// implicit TLS.
@@ -287,6 +288,8 @@ func (s *SMTP) message(m message.Message) (*mail.Msg, error) {
 	message.SetDate()
 	message.SetMessageIDWithValue(m.ID + s.from.Address[strings.LastIndexByte(s.from.Address, '@'):])
 	message.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834
+	// Exchange looks at this one (MS-OXCMAIL, 2.1.3.2.20). Reports of failed delivery still come.
+	message.SetGenHeader("X-Auto-Response-Suppress", "DR, RN, NRN, OOF, AutoReply")
 	if s.replyTo != nil {
 		message.SetAddrHeaderFromMailAddress(mail.HeaderReplyTo, s.replyTo)
 	}

@@ -320,7 +320,7 @@ func TestSMTPHeadersCanNotBeInjected(t *testing.T) {
 	got, err := netmail.ReadMessage(strings.NewReader(sink.mails[0]))
 	must(t, err)
 	subject, err := new(mime.WordDecoder).DecodeHeader(got.Header.Get("Subject"))
-	if err != nil || got.Header.Get("Bcc") != "" || !strings.HasPrefix(subject, "x\r\nBcc") {
+	if err != nil || got.Header.Get("Bcc") != "" || got.Header.Get("X-Auto-Response-Suppress") != "DR, RN, NRN, OOF, AutoReply" || !strings.HasPrefix(subject, "x\r\nBcc") {
 		t.Errorf("%q %v %v", subject, err, got.Header)
 	}
 	for _, to := range []string{"", "x", "a@b.example\r\nBcc: c@d.example", "a@b.example, c@d.example", "Ana <a@b.example>",
