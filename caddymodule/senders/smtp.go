@@ -362,13 +362,18 @@ func (s *SMTP) deliver(ctx context.Context, message *mail.Msg, content message.M
 	if s.replyTo != nil {
 		addresses += s.replyTo.Address // a header that is not ASCII needs SMTPUTF8, too (RFC 6532)
 	}
-	client, err := s.client(conn, isASCII(addresses))
+	host, _ := os.Hostname()
+	name := helo(host, raw.LocalAddr())
+	client, err := s.client(conn, name, isASCII(addresses))
 	if err != nil {
 		return err
 	}
 	session, err := client.DialToSMTPClientWithContext(ctx)
 	if err != nil && ctx.Err() != nil && conn.left == maxSMTPAnswers {
 		return errNoGreeting
+	}
+	if _, refused := errors.AsType[*textproto.Error](err); refused && strings.Contains(err.Error(), "EHLO/HELO exchange failed") {
+		return causes.Explain(err, "it refused EHLO with the name "+name+": if that is not a full name, give this machine or container one, such as mail.example.com; otherwise try again later, or look at its log")
 	}
 	if err != nil {
 		return err
@@ -387,11 +392,11 @@ func (s *SMTP) deliver(ctx context.Context, message *mail.Msg, content message.M
 	return nil
 }
 
-// client creates a go-mail client that uses conn. For implicit TLS we do the
+// client creates a go-mail client that uses conn, and name for EHLO. For implicit TLS we do the
 // handshake, since go-mail does none on a connection that it is given. If the addresses
 // are ASCII, the client does not ask for SMTPUTF8: a relay would refuse the mail if the
 // next server lacks it.
-func (s *SMTP) client(conn net.Conn, ascii bool) (*mail.Client, error) {
+func (s *SMTP) client(conn net.Conn, name string, ascii bool) (*mail.Client, error) {
 	config := &tls.Config{ServerName: s.host, RootCAs: s.roots, MinVersion: tls.VersionTLS12}
 	policy := mail.TLSMandatory
 	if s.TLS != tlsStartTLS {
@@ -400,9 +405,8 @@ func (s *SMTP) client(conn net.Conn, ascii bool) (*mail.Client, error) {
 	if s.TLS == tlsImplicit {
 		conn = tls.Client(conn, config)
 	}
-	host, _ := os.Hostname()
 	options := []mail.Option{
-		mail.WithHELO(helo(host, conn.LocalAddr())),
+		mail.WithHELO(name),
 		mail.WithPort(s.port),
 		mail.WithTLSPolicy(policy),
 		mail.WithTLSConfig(config),

@@ -415,6 +415,9 @@ func TestSMTPErrorsNameTheirCause(t *testing.T) {
 	answering := func(verb, answer string) *smtpSink {
 		return &smtpSink{config: config, answers: map[string]string{verb: answer}}
 	}
+	host, err := os.Hostname()
+	must(t, err)
+	name := helo(host, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1})
 	echo := " " + guesttest.Mail.Link + " hidden"
 	for name, c := range map[string]struct {
 		sink   *smtpSink
@@ -448,6 +451,7 @@ func TestSMTPErrorsNameTheirCause(t *testing.T) {
 		"endless line":                 {&smtpSink{config: config, greeting: "220 " + strings.Repeat("x", 2*maxSMTPAnswers)}, "too large", "", false},
 		"endless lines":                {answering("EHLO", strings.Repeat("250-x\r\n", maxSMTPAnswers/4)), "too large", "", false},
 		"silent":                       {answering("EHLO", "wait"), late, checkIt, false},
+		"refuses the name":             {&smtpSink{config: config, answers: map[string]string{"EHLO": "421 4.7.0 Try again later, closing connection. (EHLO)", "HELO": "421 4.7.0 no"}}, "answered 421 4.7.0", "it refused EHLO with the name " + name + ": ", true},
 		"few connections":              {&smtpSink{config: config, greeting: "421 4.3.2 try later"}, "", notNow, true},
 		"too many messages":            {answering("MAIL", "432 4.3.2 concurrent connections"), "", notNow, true},
 		"greylisting":                  {answering("RCPT", "450 4.2.0 greylisted"), "", notNow, true},
