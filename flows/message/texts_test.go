@@ -128,6 +128,12 @@ func checkHTML(t *testing.T, locale string, m Message) {
 	case m.Link != "" && (buttons[0][1] != m.Link || buttons[1][1] != m.Link || buttons[0][2] == m.Subject || buttons[1][2] != m.Link):
 		t.Errorf("got the links %q, want %s", buttons, m.Link)
 	}
+	for _, tag := range regexp.MustCompile(`<[^>]*[^-]padding: [1-9][^>]*>`).FindAllString(html, -1) {
+		// Outlook for Windows has padding only in cells, and mso-padding-alt is for its button.
+		if !strings.HasPrefix(tag, "<td") && !strings.HasPrefix(tag, "<a href") || m.Link != "" && !strings.Contains(html, "mso-padding-alt: 12px 24px") {
+			t.Errorf("Outlook shows no padding of %s", tag)
+		}
+	}
 	if loads := regexp.MustCompile(`<(img|script|link|iframe)|url\(|@import|src=`).FindString(html); loads != "" {
 		t.Errorf("the HTML has %s:\n%s", loads, html)
 	}
