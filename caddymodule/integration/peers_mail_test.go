@@ -192,7 +192,7 @@ func TestPeersMailRecovery(t *testing.T) {
 		s.wantProfile(credentials("a much better secret"), "alice")
 		credentials(testPassword).want(wire.ErrCredentialsInvalid)
 
-		notice := m.wait(t, "Your acme password was changed")
+		notice := m.wait(t, "Change to your acme password")
 		checkReceived(t, notice, "alice@example.com", notice.Subject)
 		if notice.MessageID == mail.MessageID {
 			t.Errorf("both mails have the Message-ID %s", mail.MessageID)

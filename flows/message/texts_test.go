@@ -89,6 +89,22 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 	}
 }
 
+// A user who sets the first password has changed none, and an operator may have removed it.
+func TestANoticeOfAPasswordIsTrueOfTheFirstOneAndOfNone(t *testing.T) {
+	for locale, words := range map[string]string{"en": "set, changed or removed", "de": "festgelegt, geändert oder entfernt", "fr": "défini, modifié ou supprimé", "es": "establecido, cambiado o eliminado", "lt": "sukurtas, pakeistas arba pašalintas"} {
+		m := Message{Type: NoticePasswordChanged, Company: "Acme", To: "a@example.com", Time: textTime}
+		must(t, DefaultTexts().Render(&m, textTime, locale))
+		if !strings.Contains(m.Text, words) {
+			t.Errorf("%s: %q", locale, m.Text)
+		}
+		m = Message{Type: NoticePasswordChanged, Company: "Acme", To: "+1", Time: textTime, Notice: Notice{Address: "192.0.2.100", UserAgent: "Firefox/1 Windows"}}
+		must(t, DefaultTexts().Render(&m, textTime, locale))
+		if parts(m.Text) != 1 {
+			t.Errorf("%s: it takes two SMS: %s", locale, m.Text)
+		}
+	}
+}
+
 // A phone shows the first 45 letters of a subject or less. They say what happened.
 func TestSubjectsBeginWithWhatHappened(t *testing.T) {
 	for kind, words := range map[string]map[string]string{
