@@ -240,6 +240,19 @@ func TestOwnTextsGoFirst(t *testing.T) {
 	}
 }
 
+// A link can be valid for a day, which nobody counts in minutes.
+func TestALongTimeIsNotInMinutes(t *testing.T) {
+	for _, locale := range []string{"de", "en", "es", "fr", "lt"} {
+		for valid, want := range map[time.Duration]string{2 * time.Hour: "120 ", 24 * time.Hour: " 2026-01-03 03:04 UTC"} {
+			m := Message{Type: RecoveryLink, To: "a@example.com", Link: "https://a.example/#mgl_x", Expires: textTime.Add(valid)}
+			must(t, DefaultTexts().Render(&m, textTime, locale))
+			if !strings.Contains(m.Text, want) || strings.Contains(m.Text, "1440") {
+				t.Errorf("%s: want %q in %s", locale, want, m.Text)
+			}
+		}
+	}
+}
+
 func TestMinutesAreRoundedUp(t *testing.T) {
 	for left, want := range map[time.Duration]int{5 * time.Minute: 5, 4*time.Minute + 1: 5, time.Second: 1, -time.Hour: 1} {
 		if got := minutesUntil(textTime.Add(left), textTime); got != want {
