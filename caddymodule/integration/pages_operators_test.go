@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,9 @@ func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 		if r.Method != "POST" || r.URL.Path != "/2010-04-01/Accounts/AC1/Messages.json" || sid != "AC1" || token != "token" ||
 			r.FormValue("To") != "+37060012345" || r.FormValue("From") != "+37060000000" || !strings.Contains(r.FormValue("Body"), "acme") {
 			t.Errorf("Twilio got %s %s %v %v", r.Method, r.URL, r.Header, r.Form)
+		}
+		if valid, _ := strconv.Atoi(r.FormValue("ValidityPeriod")); r.FormValue("Body") != "for acme" && (valid < 60 || valid > 300) || r.FormValue("Body") == "for acme" && valid != 0 {
+			t.Errorf("Twilio may keep %q for %d s", r.FormValue("Body"), valid)
 		}
 		answer := <-answers
 		w.Header().Set("Content-Type", "application/json")

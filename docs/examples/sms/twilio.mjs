@@ -13,11 +13,14 @@ const taken = new Set() // ids of the last 15 minutes, because mnemogate may rep
 const final = [21211, 21610, 21614]
 
 // send returns the status for mnemogate and, if Twilio is too busy, when to try again.
-async function send({ to, text }) {
+async function send({ to, text, expires_at }) {
+  const message = new URLSearchParams({ To: to, From: FROM, Body: text })
+  // By default, Twilio delivers it up to 10 hours later, perhaps after newer codes.
+  if (expires_at) message.set('ValidityPeriod', Math.max(1, Math.ceil((Date.parse(expires_at) - Date.now()) / 1000)))
   const response = await fetch(`${TWILIO}/2010-04-01/Accounts/${ACCOUNT_SID}/Messages.json`, {
     method: 'POST',
     headers: { authorization: 'Basic ' + Buffer.from(`${ACCOUNT_SID}:${AUTH_TOKEN}`).toString('base64') },
-    body: new URLSearchParams({ To: to, From: FROM, Body: text }),
+    body: message,
     signal: AbortSignal.timeout(4000), // mnemogate waits 5 s
   })
   if (response.ok) return { status: 204 }
