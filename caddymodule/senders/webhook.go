@@ -288,6 +288,8 @@ type webhookMessage struct {
 	Type string `json:"type"`
 	// The company's code.
 	Company string `json:"company_code"`
+	// What people call the company, if it has a name besides its code.
+	CompanyName string `json:"company_name,omitempty"`
 	// The profile_mnemocode of the owner of the message; absent in a test, and with the
 	// contact.code of someone who has no account.
 	Mnemocode string `json:"profile_mnemocode,omitempty"`
@@ -295,6 +297,8 @@ type webhookMessage struct {
 	To string `json:"to"`
 	// The language tag of the account, else of the company; absent if neither has one.
 	Locale string `json:"locale,omitempty"`
+	// The language tag of the text; absent with a text of your own for all languages.
+	Language string `json:"language,omitempty"`
 	// The one-time code.
 	Code string `json:"code,omitempty"`
 	// The link.
@@ -315,7 +319,7 @@ func (w *webhook) Send(ctx context.Context, m message.Message) error {
 	if ascii, err := typed.ASCIIDomain(to); err == nil && strings.Contains(to, "@") { // many mail APIs take no other
 		to = ascii
 	}
-	content := webhookMessage{m.Type, m.Company, m.Mnemocode, to, m.Locale, m.Code, m.Link, m.Subject, m.Text, m.HTML, ""}
+	content := webhookMessage{m.Type, m.Company, m.Name, m.Mnemocode, to, m.Locale, m.Language, m.Code, m.Link, m.Subject, m.Text, m.HTML, ""}
 	if !m.Expires.IsZero() {
 		content.Expires = m.Expires.UTC().Format(time.RFC3339)
 	}

@@ -110,6 +110,7 @@ type Message struct {
 	Mnemocode string // empty where there is no account
 	To        string // E.164 phone or email address
 	Locale    string // the language tag of the account, or else of the company; empty for none
+	Language  string // the language tag of Text; empty if unknown
 	Code      string // with the OTP types and ContactCode
 	Origin    string // of an SMS with a Code: the host on whose pages phones fill in the code; empty for any
 	Link      string // with RecoveryLink and WelcomeLink

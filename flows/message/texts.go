@@ -350,7 +350,7 @@ func cutHead(mail string) (w wording, err error) {
 	return w, nil
 }
 
-// Render sets the Text of m and, if m goes to an email address, its Subject and HTML. The
+// Render sets the Text of m, its Language and, if m goes to an email address, its Subject and HTML. The
 // locales are those of the reader, the best first; any may be empty.
 func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	data := textData{Company: cmp.Or(m.Name, m.Company), Support: m.Support, Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
@@ -383,7 +383,7 @@ func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 		}
 		w.text += "\n\n" + last.text
 	}
-	m.Subject, m.Text = w.subject, w.text
+	m.Subject, m.Text, m.Language = w.subject, w.text, lang
 	if !mail {
 		return nil
 	}
