@@ -101,9 +101,10 @@ type Policy struct {
 	// The host of the page where users enter codes, such as `app.example.com`. An SMS
 	// with a code then ends in the line `@<host> #<code>`, also with a company's own
 	// texts. Phones fill such a code in on pages of that host only, and not on a
-	// fraudulent one. The line can make an SMS longer than one part, for which
-	// gateways charge more; each start warns of that. `off` undoes this for a company.
-	// Default: none.
+	// fraudulent one. On Android, a page must ask for it with WebOTP, which the login page
+	// does not. An iOS app gets it only if the host is one of its associated domains. The
+	// line can make an SMS longer than one part, for which gateways charge more; each start
+	// warns of that. `off` undoes this for a company. Default: none.
 	SMSOrigin string `json:"sms_origin,omitempty"`
 
 	// How users who lost access recover it.

@@ -155,7 +155,7 @@ var DefaultTexts = sync.OnceValue(func() *Texts {
 // Each file is a text/template that may use .Company (its name) and .Support (where users
 // get help; may be empty). Codes and links have .Code or .Link, .Minutes (how long it is
 // valid) and .Until (when it expires, as 2006-01-02 15:04 UTC). Notices have .Time, .Device
-// and .Address, and .Details with all three. A mail begins with a line "Subject: …". A line
+// and .Address, and .Details with all three. Times are in UTC. A mail begins with a line "Subject: …". A line
 // "Button: …" can follow, which labels the button for the link in HTML; by default, the
 // subject does. After an empty line comes the text. Any other .txt or .html file, and a
 // template that fails, is an error. Files with other extensions are ignored.
