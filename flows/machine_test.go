@@ -61,11 +61,11 @@ func TestMachine(t *testing.T) {
 			accounts, err := postgres.Open(dsn, postgres.Options{})
 			must(t, err)
 			t.Cleanup(func() { _ = accounts.Close() })
-			sessions, err := redis.Open(redis.Options{URLs: []string{redisServer.URL()}})
+			sessions, err := redis.OpenWithin(redis.Limits{Attempt: 30 * time.Second, Call: time.Minute, Replicas: 10 * time.Second}, redis.Options{URLs: []string{redisServer.URL()}})
 			must(t, err)
 			t.Cleanup(func() { _ = sessions.Close() })
-			storetest.Eventually(t, 30*time.Second, "PostgreSQL that answers", func() bool { return accounts.Start(t.Context()) == nil })
-			must(t, sessions.Start(t.Context()))
+			storetest.Started(t, accounts.Start)
+			storetest.Started(t, sessions.Start)
 			stores[i] = machineStore{accounts.Accounts(), sessions.Sessions(), relayed(t, sessions)}
 		}
 		checkMachine(t, stores, true, 50)

@@ -130,7 +130,8 @@ func (s *servers) open() openStores {
 	s.t.Helper()
 	accounts := get(postgres.Open(s.postgres.DSN(s.schema), postgres.Options{}))(s.t)
 	s.t.Cleanup(func() { _ = accounts.Close() })
-	sessions := get(redis.Open(redis.Options{URLs: []string{s.redis.URL()}}))(s.t)
+	patient := redis.Limits{Attempt: 30 * time.Second, Call: time.Minute, Replicas: 10 * time.Second} // busy machines may stop the server
+	sessions := get(redis.OpenWithin(patient, redis.Options{URLs: []string{s.redis.URL()}}))(s.t)
 	s.t.Cleanup(func() { _ = sessions.Close() })
 	startShared(s.t, accounts, sessions)
 	type (
