@@ -65,13 +65,18 @@ func (h hosted) covering(hosts []string) []int {
 func (h hosted) of(site string) (routes caddyhttp.RouteList, wider map[int]bool) {
 	own, ended := 0, 0 // how many routes there are up to the site's last one, and to the one that ends all
 	wider = map[int]bool{}
-	for _, i := range h.covering(strings.Split(site, ", ")) {
+	hosts := strings.Split(site, ", ")
+	for _, i := range h.covering(hosts) {
 		r := h.routes[i]
-		if wider[len(routes)] = r.hosts != site; r.only {
+		if r.only {
 			r.MatcherSets = nil
-		} else if len(r.MatcherSets) == 1 {
-			r.MatcherSets = caddyhttp.MatcherSets{slices.DeleteFunc(slices.Clone(r.MatcherSets[0]), isHost)}
+		} else if site != "" {
+			var none bool
+			if r.MatcherSets, none = within(r.MatcherSets, hosts); none {
+				continue
+			}
 		}
+		wider[len(routes)] = r.hosts != site
 		if routes = append(routes, r.Route); r.hosts == site {
 			own = len(routes)
 		}
@@ -104,6 +109,54 @@ func hostsOf(sets caddyhttp.MatcherSets) (hosts string, only, none bool) {
 	}
 	slices.Sort(named)
 	return strings.Join(slices.Compact(named), ", "), only, named == nil
+}
+
+// within returns what is left of matchers for requests to these hosts: nothing if all match. With
+// none, no request can match.
+func within(sets caddyhttp.MatcherSets, hosts []string) (left caddyhttp.MatcherSets, none bool) {
+	for _, set := range sets {
+		var unknown caddyhttp.MatcherSet
+		never := false
+		for _, m := range set {
+			always, not := judged(m, hosts)
+			if never = never || not; !always {
+				unknown = append(unknown, m)
+			}
+		}
+		switch {
+		case never:
+		case unknown == nil:
+			return nil, false
+		default:
+			left = append(left, unknown)
+		}
+	}
+	return left, left == nil
+}
+
+// judged reports whether a matcher matches all or none of the requests to these hosts.
+func judged(matcher any, hosts []string) (all, none bool) {
+	switch m := matcher.(type) {
+	case *caddyhttp.MatchHost:
+		all, none = true, true
+		for _, host := range hosts {
+			all = all && covers(*m, host)
+			none = none && !covers(*m, host) && !slices.ContainsFunc(*m, func(pattern string) bool { return covers([]string{host}, pattern) })
+		}
+	case *caddyhttp.MatchNot:
+		left, never := within(m.MatcherSets, hosts)
+		all, none = never, left == nil && !never
+	}
+	return all, none
+}
+
+// covers reports whether one of the patterns matches all hosts that another pattern matches.
+func covers(patterns []string, host string) bool {
+	host = strings.ToLower(host)
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		pattern = strings.ToLower(pattern)
+		return strings.Count(host, ".") == strings.Count(pattern, ".") && shaped(host, shapeOf(pattern)) == pattern
+	})
 }
 
 func isHost(matcher any) bool { _, is := matcher.(*caddyhttp.MatchHost); return is }
