@@ -455,6 +455,7 @@ func (l *smtpLogin) Start(server *smtp.ServerInfo) (string, []byte, error) {
 // 5.1), because no timeout ends it.
 func (l *smtpLogin) Next(challenge []byte, more bool) ([]byte, error) {
 	if _, demanded, scram := strings.Cut(string(challenge), ",i="); scram && more {
+		demanded, _, _ = strings.Cut(demanded, ",") // extensions
 		if n, err := strconv.Atoi(demanded); err != nil || n > maxSCRAM {
 			return nil, errors.New("it demands too much work for a login")
 		}

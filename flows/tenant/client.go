@@ -101,7 +101,7 @@ type ClientOAuth struct {
 	// If the provider's answer has an iss, it must equal this (RFC 9207); otherwise drop the
 	// code.
 	Issuer string `json:"issuer,omitempty"`
-	// Whether the answer must have an iss. Missing means false.
+	// Whether an answer with a code must have an iss. Missing means false.
 	IssRequired bool `json:"iss_required,omitempty"`
 	// The path of an image for the provider's button, if the operator has set one and the site
 	// has a login page.
