@@ -28,7 +28,7 @@ func (c *Call) referred() error {
 	events, err := c.Admin.Referred(c.Context(), "", c.query.Get("ref"))
 	views := c.eventViews(events)
 	for i, e := range events {
-		views[i].Mnemocode = e.Mnemocode
+		views[i].Company, views[i].Mnemocode = c.Admin.Company.Code, e.Mnemocode
 	}
 	return c.Reply(http.StatusOK, api.History{Events: views}, err)
 }

@@ -30,7 +30,7 @@ and says whose the event was. What is not in a history may be in the audit log.`
 			return errors.New("name an account, or an error with --ref")
 		}
 		var answer api.History
-		of := "" // the company, if it was not given
+		several := false // companies were searched
 		query := "?limit=" + strconv.Itoa(limit)
 		if ref != "" {
 			query = api.Query(url.Values{"ref": {ref}})
@@ -44,10 +44,7 @@ and says whose the event was. What is not in a history may be in the audit log.`
 				if answer, err = get[api.History](c, api.Root+api.PathEscape(code)+"/history"+query); err != nil {
 					return err
 				}
-				if len(answer.Events) > 0 {
-					if len(codes) > 1 {
-						of = code + "/"
-					}
+				if several = len(codes) > 1; len(answer.Events) > 0 {
 					break // a ref is of one answer
 				}
 			}
@@ -73,8 +70,11 @@ and says whose the event was. What is not in a history may be in the audit log.`
 				e.Time.Format(time.RFC3339), strings.TrimPrefix(e.Name, "mnemogate."), cmp.Or(result, "-"), cmp.Or(e.Address, "-"),
 				cmp.Or(e.UserAgent, "-"), cmp.Or(e.Actor, "-"), cmp.Or(e.Session, "-"), strconv.Itoa(max(1, e.Count)), cmp.Or(e.Ref, "-"),
 			}
-			if len(args) == 0 {
-				row = append(row, of+e.Mnemocode)
+			switch {
+			case several:
+				row = append(row, e.Company+"/"+e.Mnemocode)
+			case len(args) == 0:
+				row = append(row, e.Mnemocode)
 			}
 			return row
 		})

@@ -115,7 +115,7 @@ func TestARefusalIsFoundByItsRef(t *testing.T) {
 	// As people type it, and without the account.
 	typed := strings.NewReplacer("0", "o", "1", "l").Replace(strings.ToLower(second.ref()))
 	typed = typed[:5] + "-" + typed[5:]
-	if e := find("--ref", typed); len(e) != 1 || e[0]["profile_mnemocode"] != "alice" {
+	if e := find("--ref", typed); len(e) != 1 || e[0]["profile_mnemocode"] != "alice" || e[0]["company"] != "acme" {
 		t.Errorf("%s finds %v", typed, e)
 	}
 	node.cli("", "account", "history", "--ref", second.ref()).want(0, " acme/alice")

@@ -107,6 +107,8 @@ type Event struct {
 	Reason string `json:"reason,omitempty"`
 	// Of the answer that refused the request. Of refusals in a row it is the newest's.
 	Ref string `json:"ref,omitempty"`
+	// The company. Only in the answer that finds a `ref`.
+	Company string `json:"company,omitempty"`
 	// The account. Only in the answer that finds a `ref`.
 	Mnemocode string `json:"profile_mnemocode,omitempty"`
 	// How often the event happened in a row, if more than once. The time is that of the last.
