@@ -207,9 +207,9 @@ func (d *doctor) revocations(ctx context.Context) {
 	}
 }
 
-// symptoms reports what users have suffered from in the last minutes.
+// symptoms reports what users have suffered from in the last minutes, and suffer from now.
 func (d *doctor) symptoms(context.Context) {
-	for _, s := range app.Symptoms() {
+	for _, s := range append(app.Symptoms(), d.app.UsedUp()...) {
 		f := api.Finding{Check: s.Directive, Company: s.Company, Result: api.Warning, Message: s.Message, Advice: s.Advice}
 		if s.Failed {
 			f.Result = api.Failed

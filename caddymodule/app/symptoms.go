@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/causes"
 )
@@ -52,8 +53,6 @@ var symptoms = []watched{
 	{"requests for the application", protected, "result", wire.ErrUnavailable.Code, 3, .01, true, "got service.unavailable", "see what else failed here, and look for \"a service did not answer\" in the log"},
 	// Some tokens always end. But a node that does not share its store refuses its part of all.
 	{"requests for the application", protected, "result", wire.ErrTokenInvalid.Code, 30, .2, false, "had a token of a session that is not in the store, which is unusual from a fifth on", "if users are logged out at random, see the runbook; ignore this if you have just ended all sessions"},
-	{"limits", locks, "reason", "limit.sms_company", 1, 0, true, "limits that were reached are the company's budget of SMS: until its window ends, nobody gets a code by SMS", "if its users used it up, raise sms_per_company and reload; otherwise see Someone pumps SMS in the runbook"},
-	{"limits", locks, "reason", "limit.sms_country", 1, 0, true, "limits that were reached are the budget of SMS to a country: until its window ends, nobody there gets a code by SMS", "if users there used it up, raise sms_per_country and reload; otherwise see Someone pumps SMS in the runbook"},
 	{"stores", storeSeconds, "result", "error", 3, .01, false, "calls to the stores had no answer", "see the checks of the stores, and the log"},
 	{"hashing", hashWait, "result", "busy", 1, 0, true, "logins were refused because too many passwords waited", "add nodes or CPUs, or find out who sends so many"},
 	{"messages", messages, "result", "failed", 1, .1, true, "messages were not taken by the gateway", "the log says why; try caddy mnemogate doctor --send-test sms:<phone> or mail:<address>, unless the gateway has only refused wrong numbers"},
@@ -100,6 +99,26 @@ func (w watched) read() map[string]sum {
 		counts[company] = c
 	}
 	return counts
+}
+
+// UsedUp returns the budgets of SMS that are used up, as far as this node knows.
+func (a *App) UsedUp() (found []Symptom) {
+	service := a.service.Load()
+	if service == nil {
+		return nil
+	}
+	for _, b := range []struct{ event, option, whose, nobody string }{
+		{record.LimitSMSCompany, "sms_per_company", "the company's budget of SMS", "nobody"},
+		{record.LimitSMSCountry, "sms_per_country", "the budget of SMS to a country", "nobody there"},
+	} {
+		for company, until := range service.UsedUp(b.event) {
+			found = append(found, Symptom{Weakness{Company: company, Directive: "limits " + b.option, Weakness: guest.Weakness{
+				Message: fmt.Sprintf("%s is used up: until %s, %s gets a code by SMS", b.whose, until.UTC().Format(time.RFC3339), b.nobody),
+				Advice:  "if its users used it up, raise " + b.option + " and reload; otherwise see Someone pumps SMS in the runbook",
+			}}, true})
+		}
+	}
+	return found
 }
 
 // sampleEvery is how long after a sample the next one is taken.

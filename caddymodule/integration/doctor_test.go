@@ -267,7 +267,7 @@ func TestDoctorSeesWhatNoServerReports(t *testing.T) {
 	for _, want := range []string{
 		"30 of 60 had a token of a session that is not in the store, which is unusual from a fifth on → if users are logged out at random, see the runbook",
 		"10 of 10 captchas were wrong → compare hostname with the hosts of the pages",
-		"1 of 1 limits that were reached are the company's budget of SMS",
+		"limits sms_per_company the company's budget of SMS is used up: until 20",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("doctor does not say %q:\n%s", want, out)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // LimitOf returns the event of a full counter with this key: the counters of limits have the
@@ -23,6 +24,21 @@ func LimitOf(key string) string {
 type ReportedLimits struct {
 	mu   sync.Mutex
 	full map[string]record.FullError // by the counter's key
+}
+
+// Full returns when the last reported counter of a limit has room again, by company. A counter
+// that had a lower limit than the present one is not full any more.
+func (t *ReportedLimits) Full(now time.Time, limit string, present func(company string) tenant.Rate) map[string]time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ends := map[string]time.Time{}
+	for key, f := range t.full {
+		company, _, _ := strings.Cut(key, "/")
+		if LimitOf(key) == limit && f.Until.After(now) && f.Until.After(ends[company]) && present(company) != tenant.Unlimited && f.Limit >= present(company).N {
+			ends[company] = f.Until
+		}
+	}
+	return ends
 }
 
 const maxReported = 10_000

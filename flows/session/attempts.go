@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -31,6 +32,21 @@ func (t *Attempts) attempt(company *tenant.Company, address string) limits.Attem
 		at.Reported, at.Traffic = &t.Node.reported, &t.Node.traffic
 	}
 	return at
+}
+
+// UsedUp returns the companies whose budget of SMS with this event is used up, as far as this
+// node knows, and until when.
+func (t *Attempts) UsedUp(event string) map[string]time.Time {
+	return t.Node.reported.Full(t.Now(), event, func(company string) tenant.Rate {
+		c := t.Companies[company]
+		switch {
+		case c == nil:
+			return tenant.Unlimited
+		case event == record.LimitSMSCountry:
+			return c.Limits.SMSPerCountry
+		}
+		return c.Limits.SMSPerCompany
+	})
 }
 
 // errBudgetSpent means that a message was not sent because a budget is used up. It is
