@@ -65,9 +65,7 @@ func (a answer) said() string {
 
 func (a answer) wantStatus(status int) answer {
 	a.t.Helper()
-	if status != http.StatusServiceUnavailable {
-		a = a.inTime()
-	}
+	a = a.expected(status)
 	if a.Status != status {
 		a.t.Fatalf("got %d %s, want %d", a.Status, a.Body, status)
 	}
@@ -77,9 +75,7 @@ func (a answer) wantStatus(status int) answer {
 // wantRefused checks that the answer is an error of the admin API.
 func (a answer) wantRefused(status int, field string) answer {
 	a.t.Helper()
-	if status != http.StatusServiceUnavailable {
-		a = a.inTime()
-	}
+	a = a.expected(status)
 	if a.Status != status || a.str("field") != field || a.str("error") == "" {
 		a.t.Fatalf("got %d %s, want %d with the field %q", a.Status, a.Body, status, field)
 	}
