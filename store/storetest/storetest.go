@@ -99,10 +99,10 @@ func Eventually(t testing.TB, limit time.Duration, what string, is func() bool) 
 // Started starts a store. On a busy machine that may take several attempts.
 func Started(t testing.TB, start func(context.Context) error) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for w := StartWatch(); ; time.Sleep(10 * time.Millisecond) {
 		if err := start(t.Context()); err == nil {
 			return
-		} else if time.Now().After(deadline) {
+		} else if w.Took() > time.Minute {
 			t.Fatal(err)
 		}
 	}
