@@ -58,11 +58,12 @@ func mayRepeat(t *testing.T, told string) bool {
 }
 
 // inTime repeats a request whose store or hash was too late, as on a busy machine. A store that
-// is late by the product's limits takes 250 ms or more; what is answered sooner is not repeated.
+// is late by the product's limits takes 250 ms or more; a first answer that came sooner is final.
 func (a answer) inTime() answer {
 	a.t.Helper()
-	for n := 0; n < 5 && a.again != nil && a.took > 200*time.Millisecond && a.Status == http.StatusServiceUnavailable &&
+	for n := 0; n < 5 && a.again != nil && (a.took > 200*time.Millisecond || n > 0) && a.Status == http.StatusServiceUnavailable &&
 		(a.str("error_code") == wire.ErrUnavailable.Code || a.str("error") != "") && mayRepeat(a.t, string(a.Body)); n++ {
+		time.Sleep(time.Duration(n) * 100 * time.Millisecond)
 		a = a.again()
 	}
 	return a
