@@ -144,7 +144,8 @@ func (c *crash) kill(victim string) (restart func()) {
 		shared.postgres.Kill()
 		return func() {
 			for _, node := range c.nodes { // stop them before their servers
-				node.startAgain()
+				node.clearLog()
+				node.start()
 			}
 			startRedis()
 			startPostgres()

@@ -350,11 +350,12 @@ func (s *site) restart() {
 	s.startAgain()
 }
 
-// startAgain starts Caddy again with an empty log.
+// startAgain starts Caddy again with an empty log, and waits for its stores.
 func (s *site) startAgain() {
 	s.t.Helper()
 	s.clearLog()
 	s.start()
+	s.waitForStores()
 }
 
 func (s *site) clearLog() {
