@@ -40,11 +40,10 @@ type Secrets struct {
 
 const (
 	readSecrets  = 5 * time.Second
-	secretBegins = 3 * readSecrets        // after it is stored
-	secretRules  = 2 * readSecrets        // after it begins: all nodes use it, and requests with the old one are over
-	retrySecrets = 2 * time.Second        // after the store did not answer
-	readShortly  = 500 * time.Millisecond // waits a request that could go on with what the node knows
-	maxAhead     = time.Minute            // more than secretBegins, by more than clocks may differ
+	secretBegins = 3 * readSecrets // after it is stored
+	secretRules  = 2 * readSecrets // after it begins: all nodes use it, and requests with the old one are over
+	retrySecrets = 2 * time.Second // after the store did not answer
+	maxAhead     = time.Minute     // more than secretBegins, by more than clocks may differ
 
 	resealPage = 500
 )
@@ -71,13 +70,9 @@ func (s *Secrets) Keys(ctx context.Context) (*tokens.Keys, error) {
 		return known.keys, known.err
 	}
 	defer record.SpendStoreTime(ctx)()
-	limit := time.Minute // more than the store's own
-	// A node that had nothing to do may know too little.
-	if known == nil || known.keys == nil || s.Now().Sub(known.due) > readSecrets {
+	if known == nil || known.keys == nil || s.Now().Sub(known.due) > readSecrets { // the node had nothing to do, and may know too little
 		s.Node.secrets.reading.Lock()
-	} else if s.Node.secrets.reading.TryLock() {
-		limit = readShortly // so that the request has time left for its own calls
-	} else {
+	} else if !s.Node.secrets.reading.TryLock() {
 		return known.keys, nil
 	}
 	defer s.Node.secrets.reading.Unlock()
@@ -85,9 +80,8 @@ func (s *Secrets) Keys(ctx context.Context) (*tokens.Keys, error) {
 		return now.keys, now.err // another call has read them meanwhile
 	}
 	next := &knownKeys{due: s.Now().Add(readSecrets)}
-	ctx, cancel := context.WithTimeout(record.NotYielding(record.Finishing(ctx)), limit) // other callers wait for it, too
-	defer cancel()
-	secrets, err := s.Accounts.Secrets(ctx)
+	// Other callers wait for it, too.
+	secrets, err := s.Accounts.Secrets(record.NotYielding(record.WithoutStoreTime(context.WithoutCancel(ctx))))
 	if err == nil {
 		next.keys, err = tokens.NewKeys(secrets, s.Now())
 	}
