@@ -92,7 +92,7 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 	if err := c.Revoke(ctx); err != nil {
 		return err
 	}
-	ctx = record.Finishing(ctx) // the token is revoked
+	ctx = record.WithStoreTime(record.Detached(ctx)) // the token is revoked
 	changed := record.Event{Name: record.TypePasswordChanged, Time: c.Now, Mnemocode: a.Mnemocode}
 	if c.Session().State == record.RecoveryPassword {
 		changed.Name = record.TypeRecoveryCompleted

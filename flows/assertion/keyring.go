@@ -121,7 +121,7 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 // load loads the company's keys, after it has created and removed what is due. The caller
 // holds k.loading. Requests may wait for it, so it has their time, but not that of one of them.
 func (r *Keyring) load(ctx context.Context, company string, k *cachedKeys) error {
-	ctx = record.WithStoreTime(record.Finishing(ctx))
+	ctx = record.WithStoreTime(record.Detached(ctx))
 	var keys *Keys
 	err := panics.Contain(func() (err error) {
 		keys, err = r.rotate(ctx, company, rotateAfter)

@@ -89,7 +89,7 @@ func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
 			t.count(q, to, -1)
 			t.mu.Unlock()
 		}()
-		ctx, cancel := context.WithTimeout(record.Finishing(ctx), limit)
+		ctx, cancel := context.WithTimeout(record.Detached(ctx), limit)
 		defer cancel()
 		err := panics.Contain(func() error { return task.Send(ctx) })
 		if p, ok := errors.AsType[*panics.Error](err); ok {

@@ -7,7 +7,8 @@ import (
 )
 
 // storeTime is how long all calls of a request to stores may take together. It is less than
-// the 2 s within which each request of a user is answered, even if the stores are slow.
+// the 2 s within which each request of a user is answered, even if the stores are slow. What
+// can't be undone has this time again to be finished.
 const storeTime = 1800 * time.Millisecond
 
 type storeTimeKey struct{}
@@ -23,16 +24,10 @@ func WithStoreTime(ctx context.Context) context.Context {
 	return context.WithValue(ctx, storeTimeKey{}, left)
 }
 
-// WithoutStoreTime returns a context for work that goes on after its request. Its calls
-// to stores do not count towards the time of the request.
-func WithoutStoreTime(ctx context.Context) context.Context {
-	return context.WithValue(ctx, storeTimeKey{}, nil)
-}
-
-// Finishing returns a context for what must be done, because what came before can't be undone:
-// although the client has hung up, or the time of the request is used up.
-func Finishing(ctx context.Context) context.Context {
-	return WithoutStoreTime(context.WithoutCancel(ctx))
+// Detached returns a context for work that goes on although the client has hung up, or the time
+// of its request is used up: because others wait for it, or what came before can't be undone.
+func Detached(ctx context.Context) context.Context {
+	return context.WithValue(context.WithoutCancel(ctx), storeTimeKey{}, nil)
 }
 
 // spareStoreTime is for SpareStoreTime. With storeTime it is less than the 2 s.

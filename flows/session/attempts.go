@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -34,9 +33,8 @@ func (t *Attempts) attempt(company *tenant.Company, address string) limits.Attem
 	return at
 }
 
-// UsedUp returns the companies whose budget of SMS with this event is used up, as far as this
-// node knows, and until when.
-func (t *Attempts) UsedUp(event string) map[string]time.Time {
+// UsedUp returns the budgets of SMS with this event that are used up, as far as this node knows.
+func (t *Attempts) UsedUp(event string) []limits.FullLimit {
 	return t.Node.reported.Full(t.Now(), event, func(company string) tenant.Rate {
 		c := t.Companies[company]
 		switch {

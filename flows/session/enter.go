@@ -254,25 +254,24 @@ func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, c
 // and the newer one would be of no use.
 func (c *Call) sendAndStore(ctx context.Context, next record.Session, st Step, code newCode, counters []record.Counter) error {
 	sending := c.Counter("sending", hex.EncodeToString(c.session.Hash[:]), tenant.Rate{N: 1, Per: AskLimit})
-	keep := false
-	defer func() { // even if a plugin panics, or the store's answer to the mark is lost
-		if !keep {
-			_ = c.Counters.Refund(record.Finishing(ctx), c.Now, sending) // else the token works again in a minute
+	first, err := c.MarkUsed(ctx, sending, counters...)
+	switch {
+	case err != nil: // the mark may be another request's
+		return err
+	case !first:
+		return wire.ErrTokenInvalid
+	}
+	stored := false
+	defer func() { // even if a plugin panics
+		if !stored {
+			_ = c.Counters.Refund(record.Detached(ctx), c.Now, sending) // else the token works again in a minute
 		}
 	}()
-	first, err := c.MarkUsed(ctx, sending, counters...)
-	if err == nil && !first {
-		err = wire.ErrTokenInvalid
-	}
-	if err != nil {
-		keep = !wire.IsFailure(err) // it may be another request's
-		return err
-	}
 	if err := c.Tells.deliver(ctx, st, next.Hash, code); err != nil {
 		return err
 	}
 	err = c.store(ctx, next)
-	keep = err == nil
+	stored = err == nil
 	return err
 }
 

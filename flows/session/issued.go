@@ -96,7 +96,7 @@ func (auth *Authorizer) noteUse(ctx context.Context, session record.Session, at 
 		auth.noting.Add(-1)
 		return
 	}
-	ctx = record.Finishing(ctx)
+	ctx = record.Detached(ctx)
 	go func() {
 		defer auth.noting.Add(-1)
 		if err := panics.Contain(func() error { return auth.Accounts.UseToken(ctx, session.Hash, at) }); err != nil {

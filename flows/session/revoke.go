@@ -39,7 +39,7 @@ func (c *Call) Revoke(ctx context.Context) error {
 
 // abandon revokes a session whose token was not given out. A failure is only logged.
 func (c *Call) abandon(ctx context.Context, hash record.TokenHash) {
-	ctx = record.Finishing(ctx)
+	ctx = record.Detached(ctx)
 	if err := c.m.Sessions.Delete(ctx, hash); err != nil && !errors.Is(err, record.ErrNotFound) {
 		c.m.Log.Warn("a session that nobody can use stays until it expires", "error", err)
 	}

@@ -81,7 +81,7 @@ func (s *Secrets) Keys(ctx context.Context) (*tokens.Keys, error) {
 	}
 	next := &knownKeys{due: s.Now().Add(readSecrets)}
 	// Other callers wait for it, too.
-	secrets, err := s.Accounts.Secrets(record.NotYielding(record.WithoutStoreTime(context.WithoutCancel(ctx))))
+	secrets, err := s.Accounts.Secrets(record.NotYielding(record.Detached(ctx)))
 	if err == nil {
 		next.keys, err = tokens.NewKeys(secrets, s.Now())
 	}

@@ -147,7 +147,7 @@ func (u *StepUp) Raise(ctx context.Context, st Step) (record.Session, error) {
 	if err != nil {
 		return record.Session{}, err
 	}
-	ctx = record.Finishing(ctx) // the factor may be spent already
+	ctx = record.WithStoreTime(record.Detached(ctx)) // the factor may be spent already
 	// First the backup code: if the store then fails, the code is lost, but a raise without it
 	// could not be taken back.
 	err = u.complete(ctx, st)

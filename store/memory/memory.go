@@ -93,7 +93,7 @@ func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash,
 	key := string(hash[:]) + strconv.FormatUint(revocations, 10) + " " + company
 	defer record.SpendStoreTime(ctx)()
 	answer, err, _ := m.asking.Do(key, func() (any, error) {
-		return load(record.NotYielding(record.Finishing(ctx)), hash) // other callers wait for it too
+		return load(record.NotYielding(record.Detached(ctx)), hash) // other callers wait for it too
 	})
 	s, _ := answer.(record.Session)
 	return s, err
@@ -161,7 +161,7 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash
 	if m.shards[hash.Bucket()].extend(hash, expires) && m.HasLease() {
 		select {
 		case m.touching <- struct{}{}:
-			ctx = record.Finishing(ctx)
+			ctx = record.Detached(ctx)
 			m.touches.Go(func() {
 				defer func() { <-m.touching }()
 				err := panics.Contain(func() error { return m.touch(ctx, now, hash, expires) })
