@@ -239,15 +239,15 @@ func (a *App) checkCompanies() error {
 
 // Start makes the service ready. If a store can't be reached, the config still loads, and
 // Start tries again in the background. It does not wait for a request, because a crash may
-// have left sessions to revoke. But if a config runs that works with other stores, the new
-// one fails to load: its store's address or password may be wrong.
+// have left sessions to revoke. But if a config runs whose stores are others, and answer, the
+// new one fails to load: its store's address or password may be wrong.
 func (a *App) Start() error {
 	a.startCalled = true
 	exitDespiteLogs()
 	a.Note(a.unused())
 	_, err := a.started(a.ctx)
 	if errors.Is(err, record.ErrUnreachable) {
-		if old := Running(); old != nil && old.service.Load() != nil && !a.SharesStores(old) {
+		if old := Running(); old != nil && !a.SharesStores(old) && old.answers() {
 			return fmt.Errorf("the config that runs stays, because a store of the new one can't be used: %w", err)
 		}
 		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)

@@ -69,8 +69,9 @@ type Store interface {
 	// deadline, so Start gives up by itself after some seconds. Each config that shares the
 	// store calls Start, and calls it again after an error, also concurrently and during
 	// calls of other methods. On a store that is ready it does nothing. After Close it fails.
-	// If its error wraps record.ErrUnreachable, the config is accepted, and requests get
-	// service.unavailable until Start succeeds. Any other error makes the config invalid.
+	// If its error wraps record.ErrUnreachable, the config is accepted, unless one runs whose
+	// other stores answer, and requests get service.unavailable until Start succeeds. Any
+	// other error makes the config invalid.
 	Start(context.Context) error
 	// Close waits a few seconds at most for calls in flight, and then releases
 	// everything that the store holds. Calls from requests of an old config may

@@ -318,14 +318,16 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 }
 
 // A reload to a store that can't be used fails, and the config that runs stays: the address or
-// the password of the new one may be wrong.
+// the password of the new one may be wrong. If the present stores are gone, the new config loads.
 func TestReloadToAStoreThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	servers := sharedServers(t)
 	way := servers.newWay()
 	c := siteConfig{company: roomy + account("alice", ""), stores: servers.direct()}
-	node := servers.start(c, c.stores).nodes[0]
-	node.waitForStores()
+	all := servers.start(c, c.stores, servers.through(way))
+	node, cut := all.nodes[0], all.nodes[1]
+	all.waitForStores()
+	cut.waitForStores()
 	token := node.login("alice")
 	nowhere := strings.TrimPrefix(nobodyListens(t), "http://")
 	postgres, _, _ := strings.Cut(c.stores, "sessions")
@@ -340,6 +342,8 @@ func TestReloadToAStoreThatCannotBeUsed(t *testing.T) {
 		}
 		node.get("/", token).wantStatus(http.StatusOK)
 	}
+	way.redis.Refuse()
+	must(t, cut.reload(c))
 }
 
 // A reload that connects to the same Redis in another way cuts no stream of a valid session,
