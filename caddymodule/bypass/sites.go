@@ -141,13 +141,27 @@ func judged(matcher any, hosts []string) (all, none bool) {
 		all, none = true, true
 		for _, host := range hosts {
 			all = all && covers(*m, host)
-			none = none && !covers(*m, host) && !slices.ContainsFunc(*m, func(pattern string) bool { return covers([]string{host}, pattern) })
+			none = none && !slices.ContainsFunc(*m, func(pattern string) bool { return overlap(host, pattern) })
 		}
 	case *caddyhttp.MatchNot:
 		left, never := within(m.MatcherSets, hosts)
 		all, none = never, left == nil && !never
 	}
 	return all, none
+}
+
+// overlap reports whether a host may match both patterns. Caddy replaces placeholders in them.
+func overlap(a, b string) bool {
+	if strings.Contains(a+b, "{") {
+		return true
+	}
+	as, bs := strings.Split(strings.ToLower(a), "."), strings.Split(strings.ToLower(b), ".")
+	for i := range min(len(as), len(bs)) {
+		if as[i] != bs[i] && as[i] != "*" && bs[i] != "*" {
+			return false
+		}
+	}
+	return len(as) == len(bs)
 }
 
 // covers reports whether one of the patterns matches all hosts that another pattern matches.
