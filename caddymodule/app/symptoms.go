@@ -107,13 +107,13 @@ func (a *App) UsedUp() (found []Symptom) {
 	if service == nil {
 		return nil
 	}
-	for _, b := range []struct{ event, option, whose, nobody string }{
-		{record.LimitSMSCompany, "sms_per_company", "the company's budget of SMS", "nobody"},
-		{record.LimitSMSCountry, "sms_per_country", "the budget of SMS to a country", "nobody there"},
+	for _, b := range []struct{ event, option, whose string }{
+		{record.LimitSMSCompany, "sms_per_company", "the company's budget of SMS"},
+		{record.LimitSMSCountry, "sms_per_country", "the budget of SMS to "},
 	} {
-		for company, until := range service.UsedUp(b.event) {
-			found = append(found, Symptom{Weakness{Company: company, Directive: "limits " + b.option, Weakness: guest.Weakness{
-				Message: fmt.Sprintf("%s is used up: until %s, %s gets a code by SMS", b.whose, until.UTC().Format(time.RFC3339), b.nobody),
+		for _, full := range service.UsedUp(b.event) {
+			found = append(found, Symptom{Weakness{Company: full.Company, Directive: "limits " + b.option, Weakness: guest.Weakness{
+				Message: fmt.Sprintf("%s%s is used up: until %s, no such SMS is sent", b.whose, full.Of, full.Until.UTC().Format(time.RFC3339)),
 				Advice:  "if its users used it up, raise " + b.option + " and reload; otherwise see Someone pumps SMS in the runbook",
 			}}, true})
 		}

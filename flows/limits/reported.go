@@ -26,19 +26,25 @@ type ReportedLimits struct {
 	full map[string]record.FullError // by the counter's key
 }
 
-// Full returns when the last reported counter of a limit has room again, by company. A counter
-// that had a lower limit than the present one is not full any more.
-func (t *ReportedLimits) Full(now time.Time, limit string, present func(company string) tenant.Rate) map[string]time.Time {
+// A FullLimit is a counter that is full.
+type FullLimit struct {
+	Company, Of string // of what it is a limit, as of a country
+	Until       time.Time
+}
+
+// Full returns the reported counters of a limit that are still full. One that had a lower limit
+// than the present one is not.
+func (t *ReportedLimits) Full(now time.Time, limit string, present func(company string) tenant.Rate) (full []FullLimit) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	ends := map[string]time.Time{}
 	for key, f := range t.full {
-		company, _, _ := strings.Cut(key, "/")
-		if LimitOf(key) == limit && f.Until.After(now) && f.Until.After(ends[company]) && present(company) != tenant.Unlimited && f.Limit >= present(company).N {
-			ends[company] = f.Until
+		company, of, _ := strings.Cut(key, "/")
+		_, of, _ = strings.Cut(of, "/")
+		if LimitOf(key) == limit && f.Until.After(now) && present(company) != tenant.Unlimited && f.Limit >= present(company).N {
+			full = append(full, FullLimit{company, of, f.Until})
 		}
 	}
-	return ends
+	return full
 }
 
 const maxReported = 10_000
