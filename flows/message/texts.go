@@ -128,6 +128,7 @@ var sampleText = textData{
 var leastText = func() textData {
 	least := sampleText
 	least.Support, least.Device, least.Address, least.Details = "", "", "", least.Time
+	least.Minutes = 1440
 	return least
 }()
 
