@@ -29,8 +29,8 @@ func (s *site) adminClient() *http.Client {
 // adminRaw sends a body unchanged. The path is relative to /mnemogate/.
 func (s *site) adminRaw(method, path, body string) answer {
 	s.t.Helper()
-	began := time.Now()
-	return get(s.tryAdmin(method, path, body))(s.t).repeatable(began, func() answer { return s.adminRaw(method, path, body) })
+	began, stalled := time.Now(), storetest.WatchStalls()
+	return get(s.tryAdmin(method, path, body))(s.t).repeatable(began, stalled, func() answer { return s.adminRaw(method, path, body) })
 }
 
 // tryAdmin is like adminRaw, but returns an error if Caddy does not answer.

@@ -162,7 +162,7 @@ func (s *Postgres) Start(settings ...string) error {
 }
 
 func (s *Postgres) waitUntilUp() error {
-	for w := StartWatch(); w.Took() < 10*time.Second; {
+	for w := StartWatch(); !w.Over(10 * time.Second); {
 		conn, err := pgx.Connect(bg, s.DSN(""))
 		if err == nil {
 			return conn.Close(bg)

@@ -93,7 +93,7 @@ func (s *Redis) Start() (err error) {
 	if s.exited, err = Start(s.cmd); err != nil {
 		return err
 	}
-	for w := StartWatch(); w.Took() < 10*time.Second; time.Sleep(time.Millisecond) {
+	for w := StartWatch(); !w.Over(10 * time.Second); time.Sleep(time.Millisecond) {
 		select {
 		case <-s.exited:
 			return errors.New("redis-server ended: " + s.output.String())

@@ -26,7 +26,7 @@ func TestAWatchLeavesOutStalls(t *testing.T) {
 
 // Without a stall, the first failure counts, and no number of stalls hides what always fails.
 func TestWhatFailsWithoutAStallFails(t *testing.T) {
-	for pause, want := range map[time.Duration]int{time.Hour: 1, 0: 20} {
+	for pause, want := range map[time.Duration]int{time.Hour: 1, 0: 6} {
 		checks, failed := 0, &failing{TB: t}
 		done := make(chan bool)
 		go func() {
