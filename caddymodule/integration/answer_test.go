@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -47,14 +48,14 @@ func (a answer) repeatable(began time.Time, stalled func() time.Duration, ask fu
 // What the whole run has repeated, and for how long the machine has stalled meanwhile.
 var (
 	repeated   atomic.Int64
-	runStalled = storetest.WatchStalls()
+	runStalled = sync.OnceValue(storetest.WatchStalls)
 )
 
 // mayRepeat reports whether the run may repeat another request, because of what it was told. It
 // repeats at most 30, and one for each second that the machine has stalled.
 func mayRepeat(t *testing.T, told string) bool {
 	t.Helper()
-	n, stalled := repeated.Add(1), runStalled()
+	n, stalled := repeated.Add(1), runStalled()()
 	t.Logf("request %d to repeat, on a machine that has stalled for %v: %s", n, stalled, told)
 	return n <= 30+int64(stalled.Seconds())
 }
@@ -66,7 +67,7 @@ func (a answer) inTime() answer {
 	a.t.Helper()
 	for n := 0; n < 5 && a.again != nil && (a.took > 200*time.Millisecond && a.held > a.took/8 || n > 0) && a.Status == http.StatusServiceUnavailable &&
 		(a.str("error_code") == wire.ErrUnavailable.Code || a.str("error") != "") && mayRepeat(a.t, string(a.Body)); n++ {
-		time.Sleep(time.Duration(n) * 100 * time.Millisecond)
+		time.Sleep(time.Duration(n) * 500 * time.Millisecond)
 		a = a.again()
 	}
 	return a

@@ -284,6 +284,7 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 					}
 					if a.fails(wire.ErrUnavailable) { // of mnemogate, not of the backend
 						load.unavailable.Add(1)
+						time.Sleep(250 * time.Millisecond) // the node's stores are late
 						continue
 					}
 					if a.Status != 200 || string(a.Body) != "alice" {

@@ -243,6 +243,8 @@ func (l *traffic) administer(n int) {
 	switch {
 	case isDropped(err):
 		l.adminDropped.Add(1)
+	case err == nil && a.Status == http.StatusServiceUnavailable:
+		l.unavailable.Add(1)
 	case err != nil || a.Status != http.StatusOK:
 		l.t.Errorf("the admin API: %d %s, %v", a.Status, a.Body, err)
 	}

@@ -31,7 +31,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/store/causes"
 )
 
@@ -293,7 +292,7 @@ type webhookMessage struct {
 	// The profile_mnemocode of the owner of the message; absent in a test, and with the
 	// contact.code of someone who has no account.
 	Mnemocode string `json:"profile_mnemocode,omitempty"`
-	// The phone (E.164) or address, quoted where RFC 5321 demands it, with its domain in ASCII.
+	// The phone (E.164) or address, quoted where RFC 5321 demands it.
 	To string `json:"to"`
 	// The language tag of the account, else of the company; absent if neither has one.
 	Locale string `json:"locale,omitempty"`
@@ -315,11 +314,7 @@ type webhookMessage struct {
 
 // Send implements message.Sender.
 func (w *webhook) Send(ctx context.Context, m message.Message) error {
-	to := m.To
-	if ascii, err := typed.ASCIIDomain(to); err == nil && strings.Contains(to, "@") { // many mail APIs take no other
-		to = ascii
-	}
-	content := webhookMessage{m.Type, m.Company, m.Name, m.Mnemocode, to, m.Locale, m.Language, m.Code, m.Link, m.Subject, m.Text, m.HTML, ""}
+	content := webhookMessage{m.Type, m.Company, m.Name, m.Mnemocode, m.To, m.Locale, m.Language, m.Code, m.Link, m.Subject, m.Text, m.HTML, ""}
 	if !m.Expires.IsZero() {
 		content.Expires = m.Expires.UTC().Format(time.RFC3339)
 	}

@@ -41,6 +41,7 @@ var atExit []func()
 // for servers more than they compute.
 func Run(m *testing.M) int {
 	sweepDirs()
+	pulse() // now, as no bubble of synctest must begin it
 	_ = flag.Set("test.parallel", strconv.Itoa(sideBySide))
 	code := m.Run()
 	for _, stop := range atExit {
@@ -139,7 +140,7 @@ type Watch struct {
 }
 
 // StartWatch starts a Watch.
-func StartWatch() Watch { return Watch{time.Now(), cpuPressure(), pulse.late()} }
+func StartWatch() Watch { return Watch{time.Now(), cpuPressure(), pulse().late()} }
 
 // Over reports whether limit has passed, or far more on a machine that is always busy.
 func (w Watch) Over(limit time.Duration) bool {
@@ -149,12 +150,14 @@ func (w Watch) Over(limit time.Duration) bool {
 // Took returns the time since the start, without that for which the machine is to blame.
 func (w Watch) Took() time.Duration { return time.Since(w.began) - w.stalled() }
 
-func (w Watch) stalled() time.Duration { return max(pulse.late()-w.late, cpuPressure()-w.pressed) }
+func (w Watch) stalled() time.Duration { return max(pulse().late()-w.late, cpuPressure()-w.pressed) }
 
 // pulse shows how late each test binary is. Neither a stopped process nor a hypervisor that holds
 // its CPUs counts as pressure. One goroutine may miss that one of several CPUs is held. A thread for
 // each CPU would see it, but a CPU that is held would take a part of Go's scheduler with it.
-var pulse = newHeart()
+//
+// It beats only in processes that ask, since Caddy may run in the tests' program, too.
+var pulse = sync.OnceValue(newHeart)
 
 // A heart beats in short intervals, unless its process is held.
 type heart struct {
