@@ -405,7 +405,7 @@ func (m *machine) sweep(t *rapid.T) {
 	for _, c := range m.companies { // unknown login ids are forgotten after a day
 		for _, t := range c.unknown {
 			for _, n := range []*modelCount{&t.passwords, &t.codes} {
-				if n.changed.Before(m.now.Add(-24 * time.Hour)) {
+				if !n.changed.After(m.now.Add(-24 * time.Hour)) {
 					*n = modelCount{}
 				}
 			}
