@@ -344,7 +344,7 @@ func WantEqual[T any](t *testing.T, what string, got, want T) {
 // in flight than both nodes have connections to PostgreSQL (8 each), but no more than two busy CPUs
 // can answer in time.
 func Race[S any](n int, one, two S, f func(i int, s S) error) []error {
-	return Callers(n, 3*8, one, two, f)
+	return Callers(n, 2*8+2, one, two, f)
 }
 
 // Callers is Race with atOnce calls in flight.
