@@ -99,10 +99,7 @@ func hostsOf(sets caddyhttp.MatcherSets) (hosts string, only, none bool) {
 			all, only = true, only && len(set) == 0
 			continue
 		}
-		for _, host := range *set[i].(*caddyhttp.MatchHost) {
-			named = append(named, strings.ToLower(host))
-		}
-		only = only && len(set) == 1
+		named, only = append(named, patternsOf(set[i].(*caddyhttp.MatchHost))...), only && len(set) == 1
 	}
 	if all {
 		return "", only, false
@@ -139,9 +136,10 @@ func judged(matcher any, hosts []string) (all, none bool) {
 	switch m := matcher.(type) {
 	case *caddyhttp.MatchHost:
 		all, none = true, true
+		patterns := patternsOf(m)
 		for _, host := range hosts {
-			all = all && covers(*m, host)
-			none = none && !slices.ContainsFunc(*m, func(pattern string) bool { return overlap(host, pattern) })
+			all = all && slices.ContainsFunc(patterns, func(pattern string) bool { return covers(pattern, host) })
+			none = none && !slices.ContainsFunc(patterns, func(pattern string) bool { return overlap(pattern, host) })
 		}
 	case *caddyhttp.MatchNot:
 		left, never := within(m.MatcherSets, hosts)
@@ -155,7 +153,7 @@ func overlap(a, b string) bool {
 	if strings.Contains(a+b, "{") {
 		return true
 	}
-	as, bs := strings.Split(strings.ToLower(a), "."), strings.Split(strings.ToLower(b), ".")
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(as), len(bs)) {
 		if as[i] != bs[i] && as[i] != "*" && bs[i] != "*" {
 			return false
@@ -164,13 +162,18 @@ func overlap(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// covers reports whether one of the patterns matches all hosts that another pattern matches.
-func covers(patterns []string, host string) bool {
-	host = strings.ToLower(host)
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		pattern = strings.ToLower(pattern)
-		return strings.Count(host, ".") == strings.Count(pattern, ".") && shaped(host, shapeOf(pattern)) == pattern
-	})
+// covers reports whether a pattern matches all hosts that another one matches.
+func covers(pattern, host string) bool {
+	return strings.Count(host, ".") == strings.Count(pattern, ".") && shaped(host, shapeOf(pattern)) == pattern
+}
+
+// patternsOf returns the patterns of a matcher, as those of a site.
+func patternsOf(m *caddyhttp.MatchHost) []string {
+	patterns := slices.Clone(*m)
+	for i, pattern := range patterns {
+		patterns[i] = strings.ToLower(pattern)
+	}
+	return patterns
 }
 
 func isHost(matcher any) bool { _, is := matcher.(*caddyhttp.MatchHost); return is }

@@ -40,11 +40,12 @@ and says whose the event was. What is not in a history may be in the audit log.`
 			if err != nil {
 				return err
 			}
+			several = len(codes) > 1
 			for _, code := range codes {
 				if answer, err = get[api.History](c, api.Root+api.PathEscape(code)+"/history"+query); err != nil {
 					return err
 				}
-				if several = len(codes) > 1; len(answer.Events) > 0 {
+				if len(answer.Events) > 0 {
 					break // a ref is of one answer
 				}
 			}

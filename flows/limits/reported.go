@@ -13,9 +13,15 @@ import (
 // LimitOf returns the event of a full counter with this key: the counters of limits have the
 // names of their events.
 func LimitOf(key string) string {
-	_, name, _ := strings.Cut(key, "/")
-	name, _, _ = strings.Cut(name, "/")
+	_, name, _ := cutKey(key)
 	return record.EventPrefix + name
+}
+
+// cutKey undoes Key.
+func cutKey(key string) (company, name, of string) {
+	company, name, _ = strings.Cut(key, "/")
+	name, of, _ = strings.Cut(name, "/")
+	return company, name, of
 }
 
 // ReportedLimits remembers the full counters that were already reported, so that a counter
@@ -38,9 +44,9 @@ func (t *ReportedLimits) Full(now time.Time, limit string, present func(company 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key, f := range t.full {
-		company, of, _ := strings.Cut(key, "/")
-		_, of, _ = strings.Cut(of, "/")
-		if LimitOf(key) == limit && f.Until.After(now) && present(company) != tenant.Unlimited && f.Limit >= present(company).N {
+		company, name, of := cutKey(key)
+		rate := present(company)
+		if record.EventPrefix+name == limit && f.Until.After(now) && rate != tenant.Unlimited && f.Limit >= rate.N {
 			full = append(full, FullLimit{company, of, f.Until})
 		}
 	}

@@ -111,7 +111,8 @@ func fieldsOf(data reflect.Type) (names []string) {
 }
 
 // sampleText and leastText are the data with which every template is tested when it is
-// loaded. The least is what a notice has of a change by an operator.
+// loaded. The least is what a notice has of a change by an operator, and a link that is valid
+// for long.
 var sampleText = textData{
 	Company: "acme",
 	Code:    "123456",
@@ -150,16 +151,19 @@ var DefaultTexts = sync.OnceValue(func() *Texts {
 
 // LoadTexts returns the built-in texts. Files in dir replace them: otp.login.sms.txt,
 // otp.recovery.sms.txt, otp.stepup.sms.txt, recovery.link.mail.txt, welcome.link.mail.txt,
-// contact.code.sms.txt, contact.code.mail.txt and, for each of Notices, such as notice.password_changed, an .sms.txt and a .mail.txt. To the last mail
-// before notices are held back, notices.last.txt is added.
+// contact.code.sms.txt, contact.code.mail.txt and, for each of Notices, such as
+// notice.password_changed, an .sms.txt and a .mail.txt. To the last mail before notices are
+// held back, notices.last.txt is added.
 //
 // Each file is a text/template that may use .Company (its name) and .Support (where users
 // get help; may be empty). Codes and links have .Code or .Link, .Minutes (how long it is
 // valid) and .Until (when it expires, as 2006-01-02 15:04 UTC). Notices have .Time, .Device
-// and .Address, and .Details with all three. Times are in UTC. A mail begins with a line "Subject: …". A line
-// "Button: …" can follow, which labels the button for the link in HTML; by default, the
-// subject does. After an empty line comes the text. Any other .txt or .html file, and a
-// template that fails, is an error. Files with other extensions are ignored.
+// and .Address, and .Details with all three. Times are in UTC.
+//
+// A mail begins with a line "Subject: …". A line "Button: …" can follow, which labels the button
+// for the link in HTML; by default, the subject does. After an empty line comes the text. Any
+// other .txt or .html file, and a template that fails, is an error. Files with other extensions
+// are ignored.
 //
 // The file mail.html, an html/template, is the HTML of all mails. Besides the fields
 // above, it has .Subject, .Button, .Lang, .Color, .OnColor and .Paragraphs of the text,
@@ -259,7 +263,7 @@ func loadText(files fs.FS, name string) (text, error) {
 		return nil, err
 	}
 	if err := try(tmpl, leastText); err != nil {
-		return nil, fmt.Errorf("if .Support, and in a notice .Device and .Address, are empty: %w", err)
+		return nil, fmt.Errorf("with .Minutes above 120, or if .Support, and in a notice .Device and .Address, are empty: %w", err)
 	}
 	return tmpl, nil
 }
@@ -351,8 +355,8 @@ func cutHead(mail string) (w wording, err error) {
 	return w, nil
 }
 
-// Render sets the Text of m, its Language and, if m goes to an email address, its Subject and HTML. The
-// locales are those of the reader, the best first; any may be empty.
+// Render sets the Text of m, its Language and, if m goes to an email address, its Subject and
+// HTML. The locales are those of the reader, the best first; any may be empty.
 func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	data := textData{Company: cmp.Or(m.Name, m.Company), Support: m.Support, Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
 	if !m.Expires.IsZero() {

@@ -331,6 +331,7 @@ func TestLoadTextsNamesTheFileAndWhatToDo(t *testing.T) {
 		{"details of a code", otp, "{{.Code}} {{.Details}}", "use only .Company, .Support, .Code, .Minutes, .Until: "},
 		{"a link in a notice", "notice.email_changed.sms.txt", "x {{.Link}}", "use only .Company, .Support, .Time, .Device, .Address, .Details: "},
 		{"no support", otp, "x{{with .Support}}{{$.Code}}{{end}}", "if .Support, and in a notice .Device and .Address, are empty: it does not show the code"},
+		{"an unknown field after hours", link, "Subject: x\n\n{{.Link}}{{if gt .Minutes 120}}{{.Untill}}{{end}}", "with .Minutes above 120"},
 		{"no address", "notice.email_changed.sms.txt", "{{slice .Address 0 4}}", "are empty: "},
 		{"no device", "notice.email_changed.mail.txt", "Subject: {{.Device}}\n\nx", "are empty: begin it"},
 		{"HTML of a code without device", mailHTML, "{{range .Paragraphs}}{{.HTML}}{{end}}{{.Link}}{{slice .Device 0 4}}", "use only"},

@@ -123,8 +123,8 @@ type AccountReader interface {
 	// ByLoginID finds the account of the company that has this normalised login
 	// id. If none has it, ByLoginID returns ErrNotFound and an account that is empty
 	// except for CompanyGeneration and the FailureCounts of the login id hash, which is
-	// keyed and counts attempts with unknown login ids. An unknown login id takes as long and as many database calls as a known one, so that
-	// timing does not reveal which exist.
+	// keyed and counts attempts with unknown login ids. An unknown login id takes as long
+	// and as many database calls as a known one, so that timing does not reveal which exist.
 	ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (Account, error)
 	// ByID finds an account by its id. It returns ErrNotFound if there is none.
 	ByID(ctx context.Context, company string, id int64) (Account, error)
