@@ -6,6 +6,7 @@ package oauth
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,9 +21,7 @@ import (
 	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -102,7 +101,6 @@ type oauthClient struct {
 	Insecure bool `json:"insecure,omitempty"`
 
 	client *http.Client
-	tokens *http.Client // for the token endpoint
 }
 
 // Settings implements guest.OAuthModule.
@@ -164,8 +162,7 @@ func checkResponseMode(mode string) error {
 
 func (c *oauthClient) provision(what string) error {
 	c.Timeout = cmp.Or(c.Timeout, defaultOAuthTimeout)
-	transport := guest.Transport{MaxAnswer: maxOAuthAnswer, HTTPSOnly: !c.Insecure, Unrepeated: true}
-	c.client, c.tokens = guest.Client(transport, c.Timeout), guest.Client(tokenAnswers{transport}, c.Timeout)
+	c.client = guest.Client(guest.Transport{MaxAnswer: maxOAuthAnswer, HTTPSOnly: !c.Insecure, Unrepeated: true}, c.Timeout)
 	return errors.Join(
 		guest.ResolveInto(what+": client_id", &c.ClientID),
 		guest.ResolveInto(what+": client_secret", &c.ClientSecret))
@@ -280,56 +277,99 @@ func (c *oauthClient) nameAfter(address string) {
 	}
 }
 
-// url parses one of the provider's addresses.
+// url parses one of the provider's addresses, in which no placeholders are replaced.
 func (c *oauthClient) url(s string) (*url.URL, error) {
-	u, err := guest.RemoteURL(s, c.Insecure)
+	u, err := guest.LiteralURL(s, c.Insecure)
 	if err == nil && u.User != nil {
 		return nil, errors.New("write it without credentials, which client_id and client_secret are for")
 	}
 	return u, err
 }
 
-// given parses an address of the configuration, where no placeholders are replaced.
-func (c *oauthClient) given(s string) (*url.URL, error) {
-	u, err := c.url(s)
-	return u, cmp.Or(err, guest.CheckNoPlaceholder(s, "write the URL itself"))
-}
-
-// begin sets the time limit for all requests of one login.
-func (c *oauthClient) begin(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = oidc.ClientContext(ctx, c.tokens) // x/oauth2 uses the same context key
-	return context.WithTimeout(ctx, time.Duration(c.Timeout))
+// tokens are what a login needs of an answer of the token endpoint.
+type tokens struct {
+	Access string `json:"access_token"`
+	ID     string `json:"id_token"`
+	Error  any    `json:"error"` // Facebook's is an object
 }
 
 // exchange exchanges the code for tokens. style is how the secret is sent without
-// auth_style. It is never left open: to find it out, x/oauth2 would send the code twice.
-func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth2.AuthStyle, grant tenant.OAuthGrant) (*oauth2.Token, error) {
-	switch {
-	case c.ClientSecret == "", c.AuthStyle == authPost: // RFC 6749, section 3.2.1: a public client sends its client_id
-		style = oauth2.AuthStyleInParams
-	case c.AuthStyle == authBasic:
-		style = oauth2.AuthStyleInHeader
-	}
-	config := oauth2.Config{
-		ClientID:     c.ClientID,
-		ClientSecret: c.ClientSecret,
-		RedirectURL:  grant.RedirectURI,
-		Endpoint:     oauth2.Endpoint{TokenURL: tokenURL, AuthStyle: style},
-	}
-	var options []oauth2.AuthCodeOption
+// auth_style.
+func (c *oauthClient) exchange(ctx context.Context, tokenURL, style string, grant tenant.OAuthGrant) (tokens, error) {
+	form := url.Values{"grant_type": {"authorization_code"}, "code": {grant.Code}, "redirect_uri": {grant.RedirectURI}}
 	if grant.CodeVerifier != "" {
-		options = append(options, oauth2.VerifierOption(grant.CodeVerifier))
+		form.Set("code_verifier", grant.CodeVerifier)
 	}
-	token, err := config.Exchange(ctx, grant.Code, options...)
+	basic := c.ClientSecret != "" && cmp.Or(c.AuthStyle, style) == authBasic
+	if !basic {
+		form.Set("client_id", c.ClientID) // as a public client does: RFC 6749, section 3.2.1
+		if c.ClientSecret != "" {
+			form.Set("client_secret", c.ClientSecret)
+		}
+	}
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, tokenURL, strings.NewReader(form.Encode())) // the URL has been parsed: never fails
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Accept", "application/json")
+	if basic {
+		req.SetBasicAuth(url.QueryEscape(c.ClientID), url.QueryEscape(c.ClientSecret))
+	}
+	resp, err := c.client.Do(req)
+	if errors.Is(err, guest.ErrTooLarge) {
+		return tokens{}, causes.Explain(errNoTokens, askOperator)
+	}
 	if err != nil {
-		return nil, tokenError(err)
+		return tokens{}, fmt.Errorf("asking the token endpoint: %w", guest.Cause(err))
 	}
-	return token, nil
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body) // guest.Transport has read it
+	return readTokens(resp.StatusCode, withoutBOM(body))
+}
+
+var errNoTokens = errors.New("the token endpoint's answer is too large, or not JSON with an access_token")
+
+// readTokens distinguishes a refusal from a fault and an outage. A provider refuses with
+// an OAuth error, sometimes with status 200, or with a 4xx, sometimes without an OAuth
+// error. Any other failure, such as an incomplete answer, says nothing about the code.
+func readTokens(status int, body []byte) (got tokens, err error) {
+	if json.Unmarshal(body, &got) != nil {
+		form, _ := url.ParseQuery(string(body)) // some answer a form
+		got = tokens{form.Get("access_token"), form.Get("id_token"), form.Get("error")}
+	}
+	code, _ := got.Error.(string)
+	if facebook, is := got.Error.(map[string]any); is {
+		code = facebookCode + fmt.Sprint(facebook["code"])
+	}
+	if status/100 == 2 && code == "" {
+		if got.Access == "" && got.ID == "" {
+			err = causes.Explain(errNoTokens, askOperator)
+		}
+		return got, err
+	}
+	found, said, advice := tokenErrors[code], code, checkRegistration
+	if found == unlisted {
+		said = strconv.Itoa(status)
+		switch {
+		case status == http.StatusUnauthorized, code == "" && slices.Contains(registrationStatuses, status):
+			found = unregistered
+		case code != "", status >= 400:
+			found = refused
+		case status/100 == 3:
+			found, advice = unregistered, "no redirect is followed: let the token endpoint's address be the one that it leads to"
+		}
+	}
+	switch found {
+	case unregistered:
+		return got, causes.Explain(providerFault("the token endpoint answered %s", said), advice)
+	case refused:
+		return got, oauthFailed("the token endpoint answered %s", said)
+	default:
+		return got, fmt.Errorf("the token endpoint answered %s", said)
+	}
 }
 
 // userinfo asks the provider which user the access token belongs to.
 func (c *oauthClient) userinfo(ctx context.Context, address, accessToken string) ([]byte, error) {
-	if !httpguts.ValidHeaderFieldValue(accessToken) {
+	if accessToken == "" || !httpguts.ValidHeaderFieldValue(accessToken) {
 		return nil, providerFault("the token endpoint answered no access token, or one that can't be sent in a header")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -424,42 +464,6 @@ const (
 func notTaken(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return errors.Is(err, tenant.ErrProviderFault) || ok && op.Op == "dial"
-}
-
-// tokenError distinguishes a refusal from a fault and an outage. A provider refuses with
-// an OAuth error, sometimes with status 200, or with a 4xx, sometimes without an OAuth
-// error. Any other failure, such as an incomplete answer, says nothing about the
-// code. The text of x/oauth2's error contains the answer's body, so none of it is
-// used.
-func tokenError(err error) error {
-	answer, ok := errors.AsType[*oauth2.RetrieveError](err)
-	if !ok && requestFailed(err) {
-		return fmt.Errorf("asking the token endpoint: %w", guest.Cause(err))
-	}
-	if !ok {
-		return causes.Explain(errors.New("the token endpoint's answer is too large, or not JSON with an access_token"), askOperator)
-	}
-	code, status := answer.ErrorCode, answer.Response.StatusCode
-	found, said, advice := tokenErrors[code], code, checkRegistration
-	if found == unlisted {
-		said = strconv.Itoa(status)
-		switch {
-		case status == http.StatusUnauthorized, code == "" && slices.Contains(registrationStatuses, status):
-			found = unregistered
-		case code != "", status >= 400:
-			found = refused
-		case status/100 == 3:
-			found, advice = unregistered, "no redirect is followed: let the token endpoint's address be the one that it leads to"
-		}
-	}
-	switch found {
-	case unregistered:
-		return causes.Explain(providerFault("the token endpoint answered %s", said), advice)
-	case refused:
-		return oauthFailed("the token endpoint answered %s", said)
-	default:
-		return fmt.Errorf("the token endpoint answered %s", said)
-	}
 }
 
 // requestFailed reports whether the request failed, and not just its answer.

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -86,13 +86,13 @@ func (p *OAuth2) Provision(caddy.Context) error {
 
 // Validate refuses an incomplete provider.
 func (p *OAuth2) Validate() error {
-	if _, err := p.given(p.TokenURL); err != nil {
+	if _, err := p.url(p.TokenURL); err != nil {
 		return fmt.Errorf("oauth oauth2: token_url: %w", err)
 	}
-	if _, err := p.given(p.UserinfoURL); err != nil {
+	if _, err := p.url(p.UserinfoURL); err != nil {
 		return fmt.Errorf("oauth oauth2: userinfo_url: %w", err)
 	}
-	if u, err := p.given(p.AuthorizeURL); p.AuthorizeURL != "" && (err != nil || u.Fragment != "") {
+	if u, err := p.url(p.AuthorizeURL); p.AuthorizeURL != "" && (err != nil || u.Fragment != "") {
 		return fmt.Errorf("oauth oauth2: authorize_url: %w", cmp.Or(err, errors.New("leave out what follows #")))
 	}
 	if p.Subject == "" {
@@ -129,18 +129,18 @@ func (p *OAuth2) Start(context.Context) (tenant.OAuthStart, error) {
 
 // Exchange implements tenant.OAuthProvider.
 func (p *OAuth2) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
-	ctx, cancel := p.begin(ctx)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Timeout))
 	defer cancel()
 	user, err := p.login(ctx, grant)
 	return user, guest.Inside("oauth oauth2 "+p.ClientID, err)
 }
 
 func (p *OAuth2) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
-	token, err := p.exchange(ctx, p.TokenURL, oauth2.AuthStyleInHeader, grant)
+	token, err := p.exchange(ctx, p.TokenURL, authBasic, grant)
 	if err != nil {
 		return tenant.OAuthUser{}, err
 	}
-	info, err := p.userinfo(ctx, p.UserinfoURL, token.AccessToken)
+	info, err := p.userinfo(ctx, p.UserinfoURL, token.Access)
 	if err != nil {
 		return tenant.OAuthUser{}, err
 	}

@@ -135,6 +135,16 @@ func TestOAuth2PicksTheUser(t *testing.T) {
 	}
 }
 
+// Some providers answer a form, as GitHub does if it is not asked for JSON.
+func TestOAuth2ReadsAForm(t *testing.T) {
+	for answer, ok := range map[string]bool{"access_token=hidden-access&token_type=bearer": true, "error=bad_verification_code": false} {
+		p := newOAuth2(t, guesttest.Answering(200, answer), guesttest.Answering(200, `{"id":"x"}`))
+		if user, err := p.Exchange(t.Context(), grant); (user.Subject == "x") != ok || errors.Is(err, wire.ErrOAuthFailed) == ok {
+			t.Errorf("%s: got %+v, %v", answer, user, err)
+		}
+	}
+}
+
 func TestOAuth2TellsARefusalFromAnOutage(t *testing.T) {
 	good := guesttest.Answering(200, `{"id":"x"}`)
 	for name, c := range misbehaviours {

@@ -19,7 +19,6 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -78,7 +77,7 @@ type discovery struct {
 	AuthMethods looseList `json:"token_endpoint_auth_methods_supported"`
 
 	read  time.Time
-	style oauth2.AuthStyle
+	style string
 	*keySet
 }
 
@@ -129,7 +128,7 @@ func (p *OIDC) Provision(caddy.Context) error {
 
 // Validate refuses an incomplete provider.
 func (p *OIDC) Validate() error {
-	if u, err := p.given(strings.Replace(p.Issuer, tenantID, "tenant", 1)); err != nil {
+	if u, err := p.url(strings.Replace(p.Issuer, tenantID, "tenant", 1)); err != nil {
 		return fmt.Errorf("oauth oidc: issuer: %w", err)
 	} else if u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("oauth oidc: issuer: leave out what follows ? or #")
@@ -214,7 +213,7 @@ func (c *oauthClient) expiring(now time.Time) []guest.Weakness {
 
 // Exchange implements tenant.OAuthProvider.
 func (p *OIDC) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
-	ctx, cancel := p.begin(ctx)
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Timeout))
 	defer cancel()
 	user, err := p.login(ctx, grant)
 	return user, guest.Inside("oauth oidc "+p.Issuer, err)
@@ -235,8 +234,8 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 	if err != nil {
 		return tenant.OAuthUser{}, err
 	}
-	raw, ok := token.Extra("id_token").(string)
-	if !ok {
+	raw := token.ID
+	if raw == "" {
 		return tenant.OAuthUser{}, providerFault("the token endpoint answered no id_token")
 	}
 	user, err := p.verify(ctx, at, raw, grant)
@@ -247,10 +246,10 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 	if err != nil || !p.lacksEmail(ctx, at, user, grant) {
 		return user, err
 	}
-	told, err := p.withEmail(ctx, at, token.AccessToken, user)
+	told, err := p.withEmail(ctx, at, token.Access, user)
 	if notTaken(err) {
 		if now, _ := p.document(ctx, 0); now.UserinfoURL != at.UserinfoURL {
-			told, err = p.withEmail(ctx, now, token.AccessToken, user)
+			told, err = p.withEmail(ctx, now, token.Access, user)
 		}
 	}
 	return told, err
@@ -442,14 +441,14 @@ var idTokenAlgorithms = []string{
 
 // authStyle chooses how to send the client secret. Without a list the default is
 // client_secret_basic (OpenID Connect Discovery, section 3).
-func (at *discovery) authStyle() (oauth2.AuthStyle, error) {
+func (at *discovery) authStyle() (string, error) {
 	switch methods := at.AuthMethods; {
 	case len(methods) == 0, slices.Contains(methods, "client_secret_basic"):
-		return oauth2.AuthStyleInHeader, nil
+		return authBasic, nil
 	case slices.Contains(methods, "client_secret_post"), slices.Contains(methods, "none"):
-		return oauth2.AuthStyleInParams, nil
+		return authPost, nil
 	default:
-		return 0, causes.Explain(errors.New("the provider takes neither client_secret_basic nor client_secret_post"),
+		return "", causes.Explain(errors.New("the provider takes neither client_secret_basic nor client_secret_post"),
 			"let its registration of this client take one of them, or write auth_style if it takes one that it does not list")
 	}
 }

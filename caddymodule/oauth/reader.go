@@ -2,10 +2,8 @@ package oauth
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -133,43 +131,4 @@ func pick(object map[string]json.RawMessage, names []string) []byte {
 	}
 	text, _ := json.Marshal(picked) // it was JSON before: never fails
 	return text
-}
-
-// noAccessToken stands for the access token that a provider leaves out beside an ID token, as
-// Azure AD B2C does. x/oauth2 would refuse the answer. It can't be sent to userinfo.
-const noAccessToken = "\n"
-
-// tokenAnswers leaves only what a login needs of an answer of the token endpoint. For what
-// is beside it, such as an expires_in with a fraction, x/oauth2 would refuse the answer, and
-// it would take text/plain for a form.
-type tokenAnswers struct{ http.RoundTripper }
-
-// RoundTrip implements http.RoundTripper.
-func (t tokenAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	body, err := io.ReadAll(resp.Body)
-	_ = resp.Body.Close()
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		AccessToken string `json:"access_token,omitempty"`
-		IDToken     string `json:"id_token,omitempty"`
-		Error       any    `json:"error,omitempty"`
-	}
-	if json.Unmarshal(withoutBOM(body), &answer) == nil {
-		if answer.IDToken != "" {
-			answer.AccessToken = cmp.Or(answer.AccessToken, noAccessToken)
-		}
-		if facebook, is := answer.Error.(map[string]any); is {
-			answer.Error = facebookCode + fmt.Sprint(facebook["code"])
-		}
-		body, _ = json.Marshal(answer) // never fails
-		resp.Header.Set("Content-Type", "application/json")
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(body))
-	return resp, nil
 }
