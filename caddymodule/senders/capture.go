@@ -12,30 +12,19 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule(SMSCapture{})
-	caddy.RegisterModule(MailCapture{})
+	caddy.RegisterModule(capture{"mnemogate.sms.capture"})
+	caddy.RegisterModule(capture{"mnemogate.mail.capture"})
 }
 
-// capture is the common part of SMSCapture and MailCapture.
-type capture struct{}
-
-// SMSCapture sends nothing: it keeps the last 1,000 messages of each company in the memory
+// A capture sends nothing: it keeps the last 1,000 messages of each company in the memory
 // of this node, where `GET /mnemogate/{company}/messages` and `caddy mnemogate messages`
-// show them with their codes. Use it only for tests: whoever can read them can log in as any
-// user. Each start logs a warning.
-type SMSCapture struct{ capture }
+// show them with their codes and links. Use it only for tests: whoever can read them can log
+// in as any user. Each start logs a warning.
+type capture struct{ id caddy.ModuleID }
 
 // CaddyModule returns the Caddy module information.
-func (SMSCapture) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.sms.capture", New: func() caddy.Module { return new(SMSCapture) }}
-}
-
-// MailCapture is SMSCapture for mails, with their links.
-type MailCapture struct{ capture }
-
-// CaddyModule returns the Caddy module information.
-func (MailCapture) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.mail.capture", New: func() caddy.Module { return new(MailCapture) }}
+func (c capture) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: c.id, New: func() caddy.Module { return new(c) }}
 }
 
 // UnmarshalCaddyfile takes no arguments. Syntax:

@@ -13,41 +13,27 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule(SMSLog{})
-	caddy.RegisterModule(MailLog{})
+	caddy.RegisterModule(logSender{id: "mnemogate.sms.log", message: "codes go to the log instead of a phone", advice: "configure sms webhook"})
+	caddy.RegisterModule(logSender{id: "mnemogate.mail.log", message: "links go to the log instead of a mailbox", advice: "configure mail smtp or mail webhook"})
 }
 
-// logSender is the common part of SMSLog and MailLog.
-type logSender struct{ logger *zap.Logger }
-
-// SMSLog sends nothing: it writes every SMS, with its code, to Caddy's log at level
-// INFO. Use it only for tests: anyone who can read the log can log in as any user.
-// Each start logs a warning.
-type SMSLog struct{ logSender }
+// A logSender sends nothing: it writes every SMS or mail, with its code or link, to Caddy's
+// log at level INFO. Use it only for tests: anyone who can read the log can log in as any
+// user. Each start logs a warning.
+type logSender struct {
+	id              caddy.ModuleID
+	message, advice string // of its weakness
+	logger          *zap.Logger
+}
 
 // CaddyModule returns the Caddy module information.
-func (SMSLog) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.sms.log", New: func() caddy.Module { return new(SMSLog) }}
+func (l logSender) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: l.id, New: func() caddy.Module { return new(l) }}
 }
 
 // Weaknesses implements guest.Weak.
-func (*SMSLog) Weaknesses() []guest.Weakness {
-	return []guest.Weakness{{Message: "codes go to the log instead of a phone", Advice: "configure sms webhook"}}
-}
-
-// MailLog sends nothing: it writes every mail, with its link, to Caddy's log at
-// level INFO. Use it only for tests: anyone who can read the log can take over any
-// account. Each start logs a warning.
-type MailLog struct{ logSender }
-
-// CaddyModule returns the Caddy module information.
-func (MailLog) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.mail.log", New: func() caddy.Module { return new(MailLog) }}
-}
-
-// Weaknesses implements guest.Weak.
-func (*MailLog) Weaknesses() []guest.Weakness {
-	return []guest.Weakness{{Message: "links go to the log instead of a mailbox", Advice: "configure mail smtp or mail webhook"}}
+func (l *logSender) Weaknesses() []guest.Weakness {
+	return []guest.Weakness{{Message: l.message, Advice: l.advice}}
 }
 
 // UnmarshalCaddyfile takes no arguments. Syntax:
@@ -80,6 +66,5 @@ var (
 	_ message.Sender        = (*logSender)(nil)
 	_ caddy.Provisioner     = (*logSender)(nil)
 	_ caddyfile.Unmarshaler = (*logSender)(nil)
-	_ guest.Weak            = (*SMSLog)(nil)
-	_ guest.Weak            = (*MailLog)(nil)
+	_ guest.Weak            = (*logSender)(nil)
 )
