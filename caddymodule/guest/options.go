@@ -130,8 +130,9 @@ func Syntax(d *caddyfile.Dispenser, syntax string, parse Parser) error {
 	arguments, _, _ := strings.Cut(syntax, " {")
 	words := strings.Fields(arguments)[1:]
 	if given < len(words) && strings.HasPrefix(words[given], "[<") {
-		line := slices.DeleteFunc(strings.Fields(variablesOf(d)), isPartly)
-		if advice := unset(strings.Join(line, " ")); advice != "" { // the default would silently take the place of what it was to be
+		line, _ := lineOf(d)
+		whole := strings.Join(slices.DeleteFunc(strings.Fields(line), isPartly), " ")
+		if advice := unset(whole); advice != "" { // the default would silently take the place of what it was to be
 			return d.Errf("%s is missing; write %s%s", strings.Trim(words[given], "[.]"), syntax, advice)
 		}
 	}
@@ -169,51 +170,37 @@ func lost(d *caddyfile.Dispenser) (why string) {
 	return why
 }
 
+// fileLines are the lines of a file.
+type fileLines struct {
+	modified time.Time
+	lines    []string
+}
+
+// known has the lines of each file. Thousands of options may ask for one of them.
+var known sync.Map
+
 // lineOf returns the line that d is at as the Caddyfile has it, without its comment, and what
 // is after the # of the comment.
 func lineOf(d *caddyfile.Dispenser) (line, after string) {
-	text, _ := os.ReadFile(d.File())
-	lines := strings.Split(string(text), "\n")
-	if d.Line() > len(lines) {
-		return "", ""
-	}
-	return cutComment(lines[d.Line()-1])
-}
-
-func cutComment(text string) (line, after string) {
-	if at := comment.FindStringIndex(text); at != nil {
-		return text[:at[0]], text[at[1]:]
-	}
-	return text, ""
-}
-
-// A variableLines is the lines of a file that have variables, by their numbers.
-type variableLines struct {
-	modified time.Time
-	lines    map[int]string
-}
-
-// known has the variableLines of each file. Thousands of options may ask for a line of one.
-var known sync.Map
-
-// variablesOf returns the line that d is at, without its comment, if it has variables.
-func variablesOf(d *caddyfile.Dispenser) string {
 	info, err := os.Stat(d.File())
 	if err != nil {
-		return ""
+		return "", ""
 	}
-	if v, ok := known.Load(d.File()); ok && v.(variableLines).modified.Equal(info.ModTime()) {
-		return v.(variableLines).lines[d.Line()]
+	of, _ := known.Load(d.File())
+	file, ok := of.(fileLines)
+	if !ok || !file.modified.Equal(info.ModTime()) {
+		text, _ := os.ReadFile(d.File())
+		file = fileLines{info.ModTime(), strings.Split(string(text), "\n")}
+		known.Store(d.File(), file)
 	}
-	v := variableLines{info.ModTime(), map[int]string{}}
-	text, _ := os.ReadFile(d.File())
-	for i, line := range strings.Split(string(text), "\n") {
-		if variable.MatchString(line) {
-			v.lines[i+1], _ = cutComment(line)
-		}
+	if d.Line() > len(file.lines) {
+		return "", ""
 	}
-	known.Store(d.File(), v)
-	return v.lines[d.Line()]
+	line = file.lines[d.Line()-1]
+	if at := comment.FindStringIndex(line); at != nil {
+		return line[:at[0]], line[at[1]:]
+	}
+	return line, ""
 }
 
 // isPartly reports whether a word has more than variables. If these are empty, Caddy keeps it.

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"net"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/mnemogate/mnemogate/flows/message"
 )
 
 // Slots bounds how many requests to a gateway are open at once. Gateways refuse more than
 // they are made for, and then each of them fails. Make it with NewSlots: a zero one has none.
-type Slots struct{ all, notices slots }
-
-type slots chan struct{}
+type Slots struct{ all, notices *semaphore.Weighted }
 
 // maxSlots is the most slots of a gateway.
 const maxSlots = 1000
@@ -22,29 +22,23 @@ func NewSlots(n int) (Slots, error) {
 	if n < 1 || n > maxSlots {
 		return Slots{}, errors.New("choose 1 to 1000")
 	}
-	return Slots{make(slots, n), make(slots, max(1, n-1))}, nil
+	return Slots{semaphore.NewWeighted(int64(n)), semaphore.NewWeighted(int64(max(1, n-1)))}, nil
 }
 
 // Do waits for a slot until ctx ends, then calls do. Nobody waits for a notice, so notices
 // leave one slot to other messages.
 func (s Slots) Do(ctx context.Context, notice bool, do func() error) error {
 	if notice {
-		return s.notices.do(ctx, func() error { return s.all.do(ctx, do) })
+		return within(ctx, s.notices, func() error { return within(ctx, s.all, do) })
 	}
-	return s.all.do(ctx, do)
+	return within(ctx, s.all, do)
 }
 
-func (s slots) do(ctx context.Context, do func() error) error {
-	select {
-	case s <- struct{}{}:
-	default: // not at once, so that a ctx that has ended does not hide a free slot
-		select {
-		case s <- struct{}{}:
-		case <-ctx.Done():
-			return &message.LaterError{Err: errors.New("all connections that max_conns allows were in use; find out why the gateway is slow, or allow more")}
-		}
+func within(ctx context.Context, slots *semaphore.Weighted, do func() error) error {
+	if !slots.TryAcquire(1) && slots.Acquire(ctx, 1) != nil { // a ctx that has ended does not hide a free slot
+		return &message.LaterError{Err: errors.New("all connections that max_conns allows were in use; find out why the gateway is slow, or allow more")}
 	}
-	defer func() { <-s }()
+	defer slots.Release(1)
 	return do()
 }
 
