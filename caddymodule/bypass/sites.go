@@ -153,13 +153,7 @@ func overlap(a, b string) bool {
 	if strings.Contains(a+b, "{") {
 		return true
 	}
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(as), len(bs)) {
-		if as[i] != bs[i] && as[i] != "*" && bs[i] != "*" {
-			return false
-		}
-	}
-	return len(as) == len(bs)
+	return slices.EqualFunc(strings.Split(a, "."), strings.Split(b, "."), func(a, b string) bool { return a == b || a == "*" || b == "*" })
 }
 
 // covers reports whether a pattern matches all hosts that another one matches.
