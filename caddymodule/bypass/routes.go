@@ -144,6 +144,7 @@ func byLine(sets caddyhttp.MatcherSets) bool {
 // changesNothing has the names of handlers that change nothing that matchers depend on.
 var changesNothing = map[string]bool{
 	"copy_response_headers": true, "encode": true, "file_server": true, "log_append": true, "push": true, "request_body": true, "templates": true, "timeouts": true, "tracing": true,
+	"cache": true, "crowdsec": true, "rate_limit": true, "replace_response": true, "waf": true, // of others
 }
 
 func handlersOf(r caddyhttp.Route) (handlers []any) {

@@ -47,9 +47,9 @@ var Traps = []Trap{
 		"http:// { handle_path /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }",
 		"http:// { handle /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }"},
 	{refused, gates, cachedFirst, "cache comes before it, and shows anybody what users have got",
-		"write cache after it: route { mnemogate; cache { key { headers %s %s } }; ... }; or write cache into a handle block of its own, for files that everybody may see",
+		"write cache after it: route { mnemogate; cache { key { template \"{method} {scheme} {hostport} {uri} {http.request.header.%s} {http.request.header.%s}\" } }; ... }; or write cache into a handle block of its own, for files that everybody may see",
 		"http:// { route { cache; mnemogate; reverse_proxy localhost:9000 } }",
-		"http:// { route { mnemogate; cache { key { headers X-Profile-Mnemocode X-Company-Code } }; reverse_proxy localhost:9000 } }"},
+		"http:// { route { mnemogate; cache { key { template \"{method} {scheme} {hostport} {uri} {http.request.header.X-Profile-Mnemocode} {http.request.header.X-Company-Code}\" } }; reverse_proxy localhost:9000 } }"},
 	{refused, behind, unmatched, "requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
 		"write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }",
 		"http:// { mnemogate /api/*; reverse_proxy localhost:9000 }", "http:// { handle /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }"},
@@ -101,9 +101,9 @@ var Traps = []Trap{
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }",
 		"http:// { @bad remote_ip 192.0.2.1; mnemogate; abort @bad }", "http:// { @bad remote_ip 192.0.2.1; route { abort @bad; mnemogate } }"},
 	{warned, behind, cachedForAll, "cache comes after it, and shows a user what others have got, unless the application sends Vary: %s, %s",
-		"name the user and the company in its key: cache { key { headers %s %s } }",
+		"name the user and the company in its key, by a template, since headers are joined by - and may be those of another user: cache { key { template \"{method} {scheme} {hostport} {uri} {http.request.header.%s} {http.request.header.%s}\" } }",
 		"http:// { route { mnemogate; cache; reverse_proxy localhost:9000 } }",
-		"http:// { route { mnemogate; cache { key { headers X-Profile-Mnemocode X-Company-Code } }; reverse_proxy localhost:9000 } }"},
+		"http:// { route { mnemogate; cache { key { template \"{method} {scheme} {hostport} {uri} {http.request.header.X-Profile-Mnemocode} {http.request.header.X-Company-Code}\" } }; reverse_proxy localhost:9000 } }"},
 	{warned, behind, basicAuth, "basic_auth comes after it, and no request passes both: each needs the Authorization header",
 		"remove basic_auth, or write it into a handle block without mnemogate",
 		"http:// { mnemogate; basic_auth { bob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG } }", "http:// { mnemogate }"},
@@ -419,15 +419,18 @@ func cachedFirst(_ facts, v *visit, _ way) [][]any {
 	return when(!v.failed && slices.ContainsFunc(v.before(), func(u *visit) bool { return isCache(u.handler) && u.open != nil }), names[0], names[1])
 }
 
-// cachedForAll finds a cache whose configuration does not name the headers of the user and the
-// company. Users of two companies may have the same mnemocode.
+// cachedForAll finds a cache whose key has no template with the headers of the user and the
+// company. Users of two companies may have the same mnemocode. Without a template, the cache
+// joins path and headers by a hyphen, which all of them may have: /x of a-b is then /x-a of b.
 func cachedForAll(_ facts, v *visit, y way) [][]any {
 	if !isCache(v.handler) {
 		return nil
 	}
 	raw, _ := json.Marshal(v.handler) // if that fails, nobody knows what its key is
 	names := y.gate.IdentityHeaders()[:2]
-	missing := slices.ContainsFunc(names, func(name string) bool { return !strings.Contains(strings.ToLower(string(raw)), strings.ToLower(name)) })
+	missing := slices.ContainsFunc(names, func(name string) bool {
+		return !strings.Contains(strings.ToLower(string(raw)), "{http.request.header."+strings.ToLower(name)+"}")
+	})
 	return when(missing, names[0], names[1])
 }
 

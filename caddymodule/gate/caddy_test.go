@@ -82,7 +82,8 @@ func TestCaddyStillChoosesTheAccessLogsAsMnemogateDoes(t *testing.T) {
 // A cache stands for the module of github.com/caddyserver/cache-handler.
 type cache struct {
 	Key struct {
-		Headers []string `json:"headers"`
+		Headers  []string `json:"headers"`
+		Template string   `json:"template"`
 	} `json:"key"`
 }
 
@@ -92,7 +93,11 @@ func init() {
 		c := new(cache)
 		for h.Next() {
 			for h.NextBlock(0) { // key
-				for h.NextBlock(1) { // headers
+				for h.NextBlock(1) {
+					if h.Val() == "template" && h.NextArg() {
+						c.Key.Template = h.Val()
+						continue
+					}
 					c.Key.Headers = h.RemainingArgs()
 				}
 			}
