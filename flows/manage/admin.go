@@ -56,6 +56,19 @@ func (ad *Admin) stillIn(ctx context.Context, a record.Account) error {
 
 // Create stores a new account. If Apply sets a Created time, it is kept; Updated is now.
 func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) {
+	reason := "admin"
+	if ad.Bulk {
+		reason = "import"
+	}
+	a, err := ad.create(ctx, ch, reason)
+	if err == nil && !ad.Bulk {
+		ad.WaitRecorded()
+	}
+	return a, err
+}
+
+// create is Create for this reason. It does not wait for the history.
+func (ad *Admin) create(ctx context.Context, ch Change, reason string) (record.Account, error) {
 	a := record.Account{Status: record.StatusActive}
 	if err := ad.openProofs(ctx, &ch); err != nil {
 		return record.Account{}, err
@@ -76,10 +89,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	a.Created = cmp.Or(a.Created, now).UTC().Truncate(time.Microsecond)
 	a.Updated = now.UTC().Truncate(time.Microsecond)
 	created := ad.event(record.AccountCreated, a)
-	created.Reason = "admin"
-	if ad.Bulk {
-		created.Reason = "import"
-	}
+	created.Reason = reason
 	a.Outbox = ad.outbox(ctx, created, ad.provenEvents(ch, a))
 	if a.ID, err = ad.Accounts.Create(ctx, now, a); err != nil {
 		return record.Account{}, adminError("creating the account", err)
@@ -87,9 +97,9 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	a.BackupCodes, a.Passkeys = len(ch.BackupCodes), len(ch.Passkeys)
 	a.Storing = record.Storing{}
 	created.Account = a.ID
-	ad.emit(ctx, created)
+	ad.Emit(ctx, created)
 	for _, proven := range ad.provenEvents(ch, a) {
-		ad.emit(ctx, proven)
+		ad.Emit(ctx, proven)
 	}
 	return a, nil
 }

@@ -87,6 +87,9 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 		setSecrets(a)
 		changes = ad.changes(before, *a)
 		if len(changes.Fields) == 0 {
+			if a.TOTPPending != before.TOTPPending { // which is no field
+				return false, nil
+			}
 			return false, errUnchanged
 		}
 		if err := ch.checkKeep(changes.Fields, a.SameGenerations(found)); err != nil {
@@ -121,7 +124,7 @@ func (ch Change) checkKeep(fields []string, present bool) error {
 		return nil
 	}
 	if slices.ContainsFunc(fields, func(f string) bool { return endsSessions(f) && !slices.Contains(keepable, f) }) {
-		return &FieldError{"keep_session", "it can't be kept with this change: change only " + strings.Join(keepable, ", ") + " and what revokes no sessions"}
+		return &FieldError{"keep_session", "it can't be kept with a change of the mnemocode, role, status or password"}
 	}
 	if !present {
 		return ErrChanged
@@ -130,7 +133,7 @@ func (ch Change) checkKeep(fields []string, present bool) error {
 }
 
 // keepable lists the fields that can change while a session goes on.
-var keepable = []string{record.Phone.Field(), record.Email.Field(), "second_factor"}
+var keepable = []string{record.Phone.Field(), record.Email.Field(), "second_factor", "totp"}
 
 // errUnchanged means that a change stores nothing.
 var errUnchanged = errors.New("nothing changes")

@@ -119,20 +119,13 @@ func (s *Self) SetSecondFactor(ctx context.Context, on bool) error {
 	if policy := s.Company.SecondFactor; policy == tenant.SecondFactorOff || policy == tenant.SecondFactorRequired && !on {
 		return errFactorPolicy
 	}
-	kept, err := s.sessionToKeep(ctx, s.Account, s.Session.ID)
-	if err != nil {
-		return err
-	}
-	_, err = s.changeFactor(ctx, s.Account, kept, func(a *record.Account) error {
-		switch {
-		case on && (a.PasswordHash == "" || !a.HasApp() && !s.Company.SendsCodesTo(a.Phone)):
+	_, _, err := s.Change(ctx, s.Account.Mnemocode, Change{Keep: s.Session.ID, Apply: func(a *record.Account) error {
+		if on && (a.PasswordHash == "" || !a.HasApp() && !s.Company.SendsCodesTo(a.Phone)) {
 			return errNoFactor
-		case a.SecondFactor == on:
-			return errUnchanged
 		}
 		a.SecondFactor = on
 		return nil
-	})
+	}})
 	return err
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -79,7 +78,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 	if !ok {
 		return record.Account{}, errNoAppCode
 	}
-	a, kept, err := ad.findKeeping(ctx, mnemocode, keep)
+	a, _, err := ad.findKeeping(ctx, mnemocode, keep)
 	if err != nil {
 		return record.Account{}, err
 	}
@@ -97,9 +96,9 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 	if err := spendAppCode(ctx, at, a, pending, code); err != nil {
 		return record.Account{}, err
 	}
-	return ad.changeFactor(ctx, a, kept, func(a *record.Account) error {
+	a, _, err = ad.Change(ctx, mnemocode, Change{Keep: keep, Apply: func(a *record.Account) error {
 		if a.TOTPPending == "" && a.TOTP == pending {
-			return errUnchanged
+			return nil
 		}
 		if a.TOTPPending != pending {
 			return ErrAppCodeUsed // another request has made a new secret
@@ -109,7 +108,8 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 			a.SecondFactor = true // users who set up an app expect to be asked for its codes
 		}
 		return nil
-	})
+	}})
+	return a, err
 }
 
 // spendAppCode checks a code of the app with this encrypted secret, and spends a right one.
@@ -133,50 +133,14 @@ func spendAppCode(ctx context.Context, at *limits.Attempt, a record.Account, sea
 // a confirmed secret is removed, the account's sessions are revoked, except keep as in
 // ConfirmTOTP.
 func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode, keep string) (record.Account, error) {
-	a, kept, err := ad.findKeeping(ctx, mnemocode, keep)
-	if err != nil {
-		return record.Account{}, err
-	}
-	return ad.changeFactor(ctx, a, kept, func(a *record.Account) error {
-		if a.TOTP == "" && a.TOTPPending == "" {
-			return errUnchanged
-		}
+	a, _, err := ad.Change(ctx, mnemocode, Change{Keep: keep, Apply: func(a *record.Account) error {
 		if ad.isUser() && a.TOTP != "" && !ad.Company.SendsCodesTo(a.Phone) && ad.Company.NeedsSecondFactor(*a) {
 			return errOnlyFactor
 		}
 		a.TOTP, a.TOTPPending = "", ""
 		return nil
-	})
-}
-
-// changeFactor changes the app, or whether a login needs a second factor.
-func (ad *Admin) changeFactor(ctx context.Context, a record.Account, keep record.TokenHash, change func(*record.Account) error) (record.Account, error) {
-	var before record.Account
-	var changes record.Event
-	found := a
-	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
-		before = *a
-		if keep != (record.TokenHash{}) && !a.SameGenerations(found) {
-			return false, ErrChanged // which has revoked the session to keep, or moved it on
-		}
-		if err := change(a); err != nil {
-			return false, err
-		}
-		changes = ad.changes(before, *a)
-		if len(changes.Fields) == 0 {
-			return false, nil
-		}
-		a.Updated, a.Keep = ad.Now(), keep
-		a.Outbox = background.OutboxEvents(ctx, ad.Company, changes)
-		return true, nil
-	})
-	if errors.Is(err, errUnchanged) {
-		return before, ad.revokePending(ctx, before)
-	}
-	if err != nil {
-		return record.Account{}, adminError("changing the second factor", err)
-	}
-	return stored, ad.finish(ctx, before, stored, &changes, Change{}, keep)
+	}})
+	return a, err
 }
 
 // ExportTOTP returns the secret in effect, in base32, or "". If it can't be opened, the
