@@ -370,7 +370,7 @@ func (c *Call) body() ([]byte, error) {
 }
 
 // Texts reads a body that is an object of strings with the given names. A name that
-// ends in a question mark is optional and may be null.
+// ends in a question mark is optional and may be null. An address is a UserAddress.
 func (c *Call) Texts(names ...string) (map[string]string, error) {
 	data, err := c.body()
 	if err != nil {
@@ -387,6 +387,9 @@ func (c *Call) Texts(names ...string) (map[string]string, error) {
 			text, err := stringValue(value)
 			if err == nil && utf8.RuneCountInString(text) > maxText {
 				err = errors.New("it is too long")
+			}
+			if err == nil && name == "address" {
+				text, err = UserAddress(text)
 			}
 			if err != nil {
 				return nil, &manage.FieldError{Field: name, Message: err.Error()}

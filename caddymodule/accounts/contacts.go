@@ -22,11 +22,7 @@ func (c *Call) sendContact() error {
 	case body["phone"] == "":
 		return &manage.FieldError{Field: "phone", Message: "give phone or email"}
 	}
-	address, err := UserAddress(body["address"])
-	if err != nil {
-		return err
-	}
-	sent, err := c.Admin.SendContact(c.Context(), contact, body[contact.Name], body["locale"], address)
+	sent, err := c.Admin.SendContact(c.Context(), contact, body[contact.Name], body["locale"], body["address"])
 	return c.Reply(http.StatusAccepted, sent, err)
 }
 

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"errors"
 	"net/netip"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
@@ -11,11 +12,7 @@ func (c *Call) checkPassword() error {
 	if err != nil {
 		return err
 	}
-	address, err := UserAddress(body["address"])
-	if err != nil {
-		return err
-	}
-	return c.Done(c.Admin.CheckPassword(c.Context(), c.mnemocode(), body["current_password"], address))
+	return c.Done(c.Admin.CheckPassword(c.Context(), c.mnemocode(), body["current_password"], body["address"]))
 }
 
 func (c *Call) changePassword() error {
@@ -23,15 +20,11 @@ func (c *Call) changePassword() error {
 	if err != nil {
 		return err
 	}
-	address, err := UserAddress(body["address"])
-	if err != nil {
-		return err
-	}
 	return c.Done(c.Admin.ChangePassword(c.Context(), c.mnemocode(), manage.PasswordChange{
 		Current: body["current_password"],
 		New:     body["new_password"],
 		Keep:    body["keep_session"],
-		Address: address,
+		Address: body["address"],
 	}))
 }
 
@@ -43,7 +36,7 @@ func UserAddress(text string) (string, error) {
 	}
 	address, err := netip.ParseAddr(text)
 	if err != nil {
-		return "", &manage.FieldError{Field: "address", Message: "it must be the user's IP address, as 198.51.100.7, or left out"}
+		return "", errors.New("it must be the user's IP address, as 198.51.100.7, or left out")
 	}
 	return address.String(), nil
 }

@@ -68,7 +68,7 @@ func explain(c *accounts.Call) error {
 func explainLogin(c *accounts.Call) error {
 	address, err := accounts.UserAddress(c.URL.Query().Get("address"))
 	if err != nil {
-		return err
+		return &manage.FieldError{Field: "address", Message: err.Error()}
 	}
 	found, err := c.Admin.Explain(c.Context(), c.LoginID("login_id"), address)
 	findings := make([]api.Finding, len(found))

@@ -296,8 +296,8 @@ func lockedText(until *time.Time) string {
 
 func (c *cli) listCommand() *cobra.Command {
 	var limit int
-	var after, status, contains, role string
-	var all, locked, noFactor bool
+	var after string
+	var all bool
 	cmd := c.command("list [flags]", "Lists accounts", `Lists the accounts by mnemocode. If there are more than --limit, the last line
 says how to list the next. --all lists all of them.
 
@@ -317,11 +317,9 @@ has, and --locked does not find them.`,
 				limit = api.MaxPage
 			}
 			query := url.Values{}
-			for name, value := range map[string]string{
-				"status": status, "contains": contains, "role": role, "locked": strconv.FormatBool(locked), "no-second-factor": strconv.FormatBool(noFactor),
-			} {
-				if c.cmd.Flags().Changed(name) {
-					query.Set(strings.ReplaceAll(name, "-", "_"), value)
+			for _, name := range []string{"status", "contains", "role", "locked", "no-second-factor"} {
+				if flag := c.cmd.Flags().Lookup(name); flag.Changed {
+					query.Set(strings.ReplaceAll(name, "-", "_"), flag.Value.String())
 				}
 			}
 			header := []string{"MNEMOCODE", "STATUS", "PHONE", "EMAIL", "LOGIN", "PASSWORD", "LOCKED UNTIL"}
@@ -349,11 +347,11 @@ has, and --locked does not find them.`,
 		})
 	cmd.Flags().IntVar(&limit, "limit", api.DefaultPage, "How many accounts to list, at most 1000")
 	cmd.Flags().StringVar(&after, "after", "", "Begin after this mnemocode")
-	cmd.Flags().StringVar(&status, "status", "", "Only accounts that are active, restricted, closed or denied")
-	cmd.Flags().StringVar(&contains, "contains", "", "Only accounts with a login id that contains this")
-	cmd.Flags().StringVar(&role, "role", "", "Only accounts with this role")
-	cmd.Flags().BoolVar(&locked, "locked", false, "Only accounts that are locked after wrong passwords, codes or answers")
-	cmd.Flags().BoolVar(&noFactor, "no-second-factor", false, "Only accounts that can give no second factor")
+	cmd.Flags().String("status", "", "Only accounts that are active, restricted, closed or denied")
+	cmd.Flags().String("contains", "", "Only accounts with a login id that contains this")
+	cmd.Flags().String("role", "", "Only accounts with this role")
+	cmd.Flags().Bool("locked", false, "Only accounts that are locked after wrong passwords, codes or answers")
+	cmd.Flags().Bool("no-second-factor", false, "Only accounts that can give no second factor")
 	cmd.Flags().BoolVar(&all, "all", false, "List all")
 	completeStatus(cmd)
 	return cmd

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -35,16 +34,12 @@ to the application, changed or counted.
 				}
 				as = a.Mnemocode
 			}
-			data, err := c.ask(http.MethodPost, api.Root+"explain", map[string]string{"method": args[0], "url": args[1], "as": as, "company": c.companyCode})
+			answer, err := call[api.Explanation](c, http.MethodPost, api.Root+"explain", map[string]string{"method": args[0], "url": args[1], "as": as, "company": c.companyCode})
 			if err != nil {
 				return err
 			}
-			var answer api.Explanation
-			if err := json.Unmarshal(data, &answer); err != nil {
-				return err
-			}
 			if c.json {
-				_, err = c.cmd.OutOrStdout().Write(data)
+				err = api.WriteLine(c.cmd.OutOrStdout(), answer)
 			} else {
 				err = c.table(explained(answer)...)
 			}

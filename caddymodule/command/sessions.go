@@ -14,20 +14,16 @@ import (
 
 func (c *cli) sessionsCommand() *cobra.Command {
 	return parent("sessions", "Lists and revokes sessions", "Lists an account's sessions, and revokes one, all of them, or all of a company.",
-		c.listSessionsCommand(), c.endSessionsCommand())
-}
-
-func (c *cli) listSessionsCommand() *cobra.Command {
-	return listCommand(c, "list <account>", "Lists the sessions of an account", `The list includes pending logins, with their state. It shows no tokens, because
+		listCommand(c, "list <account>", "Lists the sessions of an account", `The list includes pending logins, with their state. It shows no tokens, because
 they are stored only as hashes. ADDRESS and USER AGENT are those of the login.
 LAST USED is usually less than a minute before the last request.`, "sessions",
-		[]string{"SESSION", "STATE", "CREATED", "LAST USED", "EXPIRES", "ENDS", "ADDRESS", "USER AGENT"},
-		func(s api.Session) []string {
-			return []string{
-				s.ID, string(s.State), s.Created.Format(time.RFC3339), s.LastUsed.Format(time.RFC3339),
-				s.Expires.Format(time.RFC3339), s.Ends.Format(time.RFC3339), s.Address, s.UserAgent,
-			}
-		})
+			[]string{"SESSION", "STATE", "CREATED", "LAST USED", "EXPIRES", "ENDS", "ADDRESS", "USER AGENT"},
+			func(s api.Session) []string {
+				return []string{
+					s.ID, string(s.State), s.Created.Format(time.RFC3339), s.LastUsed.Format(time.RFC3339),
+					s.Expires.Format(time.RFC3339), s.Ends.Format(time.RFC3339), s.Address, s.UserAgent,
+				}
+			}), c.endSessionsCommand())
 }
 
 func (c *cli) endSessionsCommand() *cobra.Command {

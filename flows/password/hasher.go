@@ -77,48 +77,35 @@ func (h *Hasher) Slots() int { return h.turns.slots }
 // that wait are not counted.
 func (h *Hasher) Queue() (length, limit int) { return h.turns.count() }
 
-// A caller takes a turn for each of its hashes, and waits in total for up to maxWait, or
-// patientWait if it is patient.
-type caller struct {
-	h    *Hasher
-	turn Turn // Waited is not nil
-}
-
-func (h *Hasher) caller(turn Turn) *caller {
-	if turn.Waited == nil {
-		turn.Waited = new(time.Duration)
-	}
-	return &caller{h, turn}
-}
-
 // derive computes the key that d must have if it is a hash of secret.
-func (c *caller) derive(ctx context.Context, d digest, secret string) (key []byte, err error) {
-	err = c.do(ctx, d.cost, func() (err error) {
-		key, err = c.h.Derive(d.hash, secret)
+func (h *Hasher) derive(ctx context.Context, turn Turn, d digest, secret string) (key []byte, err error) {
+	err = h.do(ctx, turn, d.cost, func() (err error) {
+		key, err = h.Derive(d.hash, secret)
 		return err
 	})
 	return key, err
 }
 
 // do calls work when it is the caller's turn. estimate is how long work should take.
-func (c *caller) do(ctx context.Context, estimate time.Duration, work func() error) error {
+func (h *Hasher) do(ctx context.Context, turn Turn, estimate time.Duration, work func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	turn.Waited = cmp.Or(turn.Waited, new(time.Duration))
 	limit := maxWait
-	if c.turn.Patient {
+	if turn.Patient {
 		limit = patientWait
 	}
 	began := time.Now()
-	w, err := c.h.turns.await(ctx, c.turn, estimate, limit-*c.turn.Waited)
+	w, err := h.turns.await(ctx, turn, estimate, limit-*turn.Waited)
 	waited := time.Since(began)
-	*c.turn.Waited += waited
+	*turn.Waited += waited
 	if err == nil {
 		began := time.Now()
-		defer func() { c.h.turns.release(w, time.Since(began)) }()
+		defer func() { h.turns.release(w, time.Since(began)) }()
 	}
-	if c.h.Waited != nil && !c.turn.Patient && (err == nil || err == ErrBusy) {
-		c.h.Waited(waited, err == nil)
+	if h.Waited != nil && !turn.Patient && (err == nil || err == ErrBusy) {
+		h.Waited(waited, err == nil)
 	}
 	if err != nil {
 		return err
@@ -151,9 +138,9 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 		return nil, err
 	}
 	var hashes []string
-	c := h.caller(turn)
+	turn.Waited = cmp.Or(turn.Waited, new(time.Duration))
 	for _, secret := range secrets {
-		key, err := c.derive(ctx, d, secret)
+		key, err := h.derive(ctx, turn, d, secret)
 		if err != nil {
 			return nil, err
 		}
@@ -176,13 +163,13 @@ func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string,
 	if err != nil {
 		return false, false, err
 	}
-	c := h.caller(turn)
+	turn.Waited = cmp.Or(turn.Waited, new(time.Duration))
 	// A right secret costs as much as a wrong one. Otherwise its time would tell it from a
 	// wrong one that gets the same answer, and a client that hangs up in time could be
 	// answered if its guess is right, and not be counted if it is wrong.
 	for i, form := range forms {
 		for _, hashed := range d.hashed(form) {
-			key, err := c.derive(ctx, d, hashed)
+			key, err := h.derive(ctx, turn, d, hashed)
 			if err != nil {
 				return false, false, err
 			}
@@ -207,12 +194,12 @@ func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []stri
 			return "", err
 		}
 	}
-	c := h.caller(turn)
+	turn.Waited = cmp.Or(turn.Waited, new(time.Duration))
 	keys := map[string][][]byte{} // for each salt, the keys of all forms of the secret
 	for _, d := range digests {
 		if keys[d.salted] == nil {
 			for _, hashed := range d.hashed(secret) {
-				key, err := c.derive(ctx, d, hashed)
+				key, err := h.derive(ctx, turn, d, hashed)
 				if err != nil {
 					return "", err
 				}

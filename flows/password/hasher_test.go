@@ -17,7 +17,7 @@ var acme = Turn{Company: "acme", Address: "192.0.2.1"}
 func occupy(h *Hasher) (release func()) {
 	done := make(chan struct{})
 	for range h.Slots() {
-		go h.caller(acme).do(context.Background(), 0, func() error { <-done; return nil })
+		go h.do(context.Background(), acme, 0, func() error { <-done; return nil })
 	}
 	synctest.Wait()
 	return func() { close(done); synctest.Wait() }
@@ -30,7 +30,7 @@ func TestHasherRunsNoMoreThanItsSlots(t *testing.T) {
 		running, most, done := 0, 0, 0
 		for range 20 {
 			go func() {
-				err := h.caller(acme).do(t.Context(), 0, func() error {
+				err := h.do(t.Context(), acme, 0, func() error {
 					mu.Lock()
 					running++
 					most = max(most, running)
@@ -77,7 +77,7 @@ func TestTheHashesOfARequestShareTheirTime(t *testing.T) {
 		h := NewHasher(1)
 		turn := acme
 		turn.Waited = new(time.Duration)
-		go h.caller(acme).do(t.Context(), 0, func() error { time.Sleep(time.Second); return nil })
+		go h.do(t.Context(), acme, 0, func() error { time.Sleep(time.Second); return nil })
 		synctest.Wait()
 		start := time.Now()
 		if _, _, err := h.Verify(t.Context(), turn, quick, "", "secret"); err != nil {
@@ -102,7 +102,7 @@ func TestHasherRefusesAtOnceWhoWouldWaitInVain(t *testing.T) {
 		release := occupy(h)
 		results := make(chan error, waitersPerSlot)
 		for range waitersPerSlot {
-			go func() { results <- h.caller(acme).do(t.Context(), 0, func() error { return nil }) }()
+			go func() { results <- h.do(t.Context(), acme, 0, func() error { return nil }) }()
 		}
 		synctest.Wait()
 		start := time.Now()
@@ -145,7 +145,7 @@ func TestHasherSurvivesAPanic(t *testing.T) {
 		h.Waited = waited
 		func() {
 			defer func() { recover() }()
-			h.caller(acme).do(t.Context(), 0, func() error { panic("a defect") })
+			h.do(t.Context(), acme, 0, func() error { panic("a defect") })
 		}()
 		wantEmpty(t, h)
 	}
@@ -157,7 +157,7 @@ func TestPatientTurnsAreNotReported(t *testing.T) {
 	reported := 0
 	h.Waited = func(time.Duration, bool) { reported++ }
 	for _, turn := range []Turn{{Company: "acme", Patient: true}, acme} {
-		must(t, h.caller(turn).do(t.Context(), 0, func() error { return nil }))
+		must(t, h.do(t.Context(), turn, 0, func() error { return nil }))
 	}
 	if reported != 1 {
 		t.Errorf("%d turns are reported, want 1", reported)
@@ -198,7 +198,7 @@ func TestHasherLetsCompaniesAndAddressesTakeTurns(t *testing.T) {
 				release := occupy(h)
 				var served []string
 				for _, who := range strings.Fields(c.come) {
-					go h.caller(Turn{Company: who[:1], Address: who[1:2], Known: who[2:] == "!"}).do(t.Context(), 0, func() error { served = append(served, who); return nil })
+					go h.do(t.Context(), Turn{Company: who[:1], Address: who[1:2], Known: who[2:] == "!"}, 0, func() error { served = append(served, who); return nil })
 					synctest.Wait()
 				}
 				release()
@@ -225,12 +225,12 @@ func TestHasherStormLeavesOthersTheirPlace(t *testing.T) {
 				_, limit := h.Queue()
 				storm := make(chan error, limit)
 				for range limit {
-					go func() { storm <- h.caller(acme).do(t.Context(), 0, func() error { return nil }) }()
+					go func() { storm <- h.do(t.Context(), acme, 0, func() error { return nil }) }()
 				}
 				synctest.Wait()
 				others := make(chan error, 10)
 				for i := range 10 {
-					go func() { others <- h.caller(other(i)).do(t.Context(), 0, func() error { return nil }) }()
+					go func() { others <- h.do(t.Context(), other(i), 0, func() error { return nil }) }()
 					synctest.Wait()
 				}
 				if n, _ := h.Queue(); n != limit {
@@ -267,7 +267,7 @@ func TestHasherSharesPlacesEvenly(t *testing.T) {
 		release := occupy(h)
 		for _, turn := range []Turn{{Company: "a", Address: "1"}, {Company: "a", Address: "2"}, {Company: "a", Address: "3"}, {Company: "a", Address: "4"}, {Company: "b", Address: "1"}, {Company: "b", Address: "1"}} {
 			for range 2 * waitersPerSlot {
-				go h.caller(turn).do(t.Context(), 0, func() error { return nil })
+				go h.do(t.Context(), turn, 0, func() error { return nil })
 			}
 			synctest.Wait()
 		}
@@ -299,7 +299,7 @@ func TestHasherLosesNoSlot(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*time.Millisecond)
 			defer cancel()
-			h.caller(Turn{Company: fmt.Sprint(i % 3), Address: fmt.Sprint(i % 7)}).do(ctx, 0, func() error { time.Sleep(time.Millisecond); return nil })
+			h.do(ctx, Turn{Company: fmt.Sprint(i % 3), Address: fmt.Sprint(i % 7)}, 0, func() error { time.Sleep(time.Millisecond); return nil })
 		})
 	}
 	all.Wait()
@@ -438,7 +438,7 @@ func TestTurnsAreFairByTime(t *testing.T) {
 						for range clients {
 							all.Go(func() {
 								for time.Since(begun) < time.Minute {
-									h.caller(turn).do(t.Context(), takes, func() error {
+									h.do(t.Context(), turn, takes, func() error {
 										time.Sleep(takes)
 										mu.Lock()
 										defer mu.Unlock()
@@ -533,7 +533,7 @@ func TestThePatientWaitBehindTheOthers(t *testing.T) {
 		var order []string
 		hash := func(turn Turn, name string) {
 			go func() {
-				if err := h.caller(turn).do(t.Context(), 0, func() error { order = append(order, name); return nil }); err != nil {
+				if err := h.do(t.Context(), turn, 0, func() error { order = append(order, name); return nil }); err != nil {
 					t.Error(name, err)
 				}
 			}()
