@@ -19,16 +19,9 @@ import (
 // LinkVerifiedEmail, it binds an account at the first login if the provider has verified
 // the account's primary email.
 func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
-	a, err := s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
-	if err == nil {
-		c.SetAccount(a)
-		return a, tenant.CheckStatus(a)
-	}
-	if !errors.Is(err, record.ErrNotFound) {
-		return record.Account{}, wire.Unavailable("looking up the provider's user", err)
-	}
-	if !config.LinkVerifiedEmail || !user.EmailVerified || typed.Email(user.Email) == "" {
-		return record.Account{}, wire.ErrOAuthNotFound
+	a, err := s.boundTo(ctx, c, identity)
+	if err != wire.ErrOAuthNotFound || !config.LinkVerifiedEmail || !user.EmailVerified || typed.Email(user.Email) == "" {
+		return a, err
 	}
 	a, _, err = c.FindAccount(ctx, user.Email)
 	if err != nil {
@@ -44,20 +37,26 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 	if errors.Is(err, record.ErrConflict) {
 		// The account is bound to another user of the provider, or another request has
 		// just bound it to this user or changed it.
-		a, err = s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
-		if errors.Is(err, record.ErrNotFound) {
-			return record.Account{}, wire.ErrOAuthNotFound
-		}
-		if err == nil {
-			c.SetAccount(a)
-			return a, tenant.CheckStatus(a)
-		}
+		return s.boundTo(ctx, c, identity)
 	}
 	if err != nil {
 		return record.Account{}, wire.Unavailable("binding the provider's user", err)
 	}
 	c.Notify(ctx, a, message.NoticeIdentityBound)
 	return a, nil
+}
+
+// boundTo returns the account of an identity, or wire.ErrOAuthNotFound.
+func (s *Service) boundTo(ctx context.Context, c *session.Call, identity record.Identity) (record.Account, error) {
+	a, err := s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
+	switch {
+	case errors.Is(err, record.ErrNotFound):
+		return record.Account{}, wire.ErrOAuthNotFound
+	case err != nil:
+		return record.Account{}, wire.Unavailable("looking up the provider's user", err)
+	}
+	c.SetAccount(a)
+	return a, tenant.CheckStatus(a)
 }
 
 // bind adds an identity to an account that has none of this provider. It returns

@@ -472,9 +472,6 @@ func (p *changeParser) identities(_ record.Field, v jsontext.Value) error {
 		if slices.ContainsFunc(identities, func(i record.Identity) bool { return i.Provider == view.Provider }) {
 			return fmt.Errorf("provider_id %d appears twice; an account has one identity of each provider", view.Provider)
 		}
-		if strings.ContainsFunc(view.Subject, unicode.IsControl) {
-			return errors.New("a subject contains a control character")
-		}
 		identities = append(identities, record.Identity(view))
 	}
 	p.set(func(a *record.Account) { a.Identities = identities })

@@ -288,7 +288,11 @@ func (p *Policy) Apply(c *tenant.Company) {
 	c.Limits.SMSCountries = readCountries(c.Limits.SMSCountries)
 	c.Devices = *cmp.Or(p.Devices, &c.Devices)
 	if p.IssuedTokens != nil {
-		c.IssuedTokens = p.IssuedTokens.WithDefaults()
+		c.IssuedTokens = tenant.IssuedTokens{}
+		if *p.IssuedTokens != c.IssuedTokens { // otherwise it says off
+			c.IssuedTokens = tenant.DefaultIssuedTokens
+			overrideFields(&c.IssuedTokens, *p.IssuedTokens)
+		}
 	}
 	c.Hardened = *cmp.Or(p.Hardened, &c.Hardened)
 }

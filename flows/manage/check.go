@@ -85,15 +85,15 @@ func CheckAccount(a, before record.Account, own password.Argon2id) error {
 	case hash != nil:
 		return wrong("password_hash", hash.Error())
 	}
-	return checkIdentities(a.Identities, before.Identities)
+	return checkIdentities(a.Identities)
 }
 
-func checkIdentities(identities, before []record.Identity) error {
+func checkIdentities(identities []record.Identity) error {
 	for _, i := range identities {
 		if i.Provider < 1 || i.Provider > record.MaxProvider || i.Subject == "" || len(i.Subject) > record.MaxSubject {
 			return &FieldError{"oauth_identities", "provider_id must be 1 to 5 and subject 1 to 255 bytes"}
 		}
-		if !slices.Contains(before, i) && strings.ContainsFunc(i.Subject, unicode.IsControl) {
+		if strings.ContainsFunc(i.Subject, unicode.IsControl) {
 			return &FieldError{"oauth_identities", "a subject contains a control character"}
 		}
 	}

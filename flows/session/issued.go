@@ -39,16 +39,12 @@ func (auth *Authorizer) loadIssued(ctx context.Context, hash record.TokenHash) (
 	}, nil
 }
 
-// errScope is for a path or method that an issued token does not cover. errTokenFactor and
-// errTokenAge are for paths of mfa and fresh, which no issued token opens.
+// errScope is for a path or method that an issued token does not cover, errTokenFactor for a
+// path of mfa, which no issued token opens.
 var (
 	errScope       = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.OutOfScope, Message: "The token does not cover this path and method. Issue one with paths and methods that do."}
 	errTokenFactor = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.OneFactor, Message: "This path needs a user with two factors. No issued token opens it."}
 )
-
-func errTokenAge(fresh time.Duration) error {
-	return &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "This path needs a user who has just logged in. No issued token opens it.", MaxAge: fresh}
-}
 
 // authorizeIssued is Authorize for an issued token.
 func (auth *Authorizer) authorizeIssued(ctx context.Context, want Requirement, token string, now time.Time) (record.Session, error) {
@@ -65,7 +61,7 @@ func (auth *Authorizer) authorizeIssued(ctx context.Context, want Requirement, t
 	case want.TwoFactors != nil && want.TwoFactors():
 		return session, errTokenFactor
 	case want.Fresh > 0:
-		return session, errTokenAge(want.Fresh)
+		return session, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "This path needs a user who has just logged in. No issued token opens it.", MaxAge: want.Fresh}
 	}
 	if session.Issued.Use(now) {
 		auth.noteUse(ctx, session, now.Truncate(time.Minute))

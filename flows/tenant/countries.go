@@ -1,7 +1,10 @@
 package tenant
 
 import (
+	"strconv"
 	"strings"
+
+	"github.com/nyaruka/phonenumbers"
 
 	"github.com/mnemogate/mnemogate/flows/message"
 )
@@ -10,16 +13,11 @@ import (
 // restriction of its app.
 const AllCountries = "all"
 
-// shortCodes are the calling codes of one and two digits. All others have three. No
-// calling code is a prefix of another (ITU-T E.164).
-const shortCodes = " 1 7 20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 " +
-	"60 61 62 63 64 65 66 81 82 84 86 90 91 92 93 94 95 98 "
-
 // CallingCode returns the calling code of a phone, with its plus. There are fewer than
-// a thousand.
+// a thousand: all have one to three digits, and none is a prefix of another (ITU-T E.164).
 func CallingCode(phone string) string {
 	for n := 2; n <= 3 && n <= len(phone); n++ {
-		if strings.Contains(shortCodes, " "+phone[1:n]+" ") {
+		if code, _ := strconv.Atoi(phone[1:n]); phonenumbers.GetSupportedCallingCodes()[code] {
 			return phone[:n]
 		}
 	}

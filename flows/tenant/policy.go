@@ -1,7 +1,6 @@
 package tenant
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -250,19 +249,6 @@ type IssuedTokens struct {
 	// Whether users issue tokens for their own accounts, with `self_service`. Default:
 	// false.
 	ByUsers bool `json:"by_users,omitempty"`
-}
-
-// WithDefaults returns t with the defaults of what is not set, unless nothing is set.
-func (t IssuedTokens) WithDefaults() IssuedTokens {
-	if t == (IssuedTokens{}) {
-		return t
-	}
-	return IssuedTokens{
-		Lifetime:   cmp.Or(t.Lifetime, DefaultIssuedTokens.Lifetime),
-		PerAccount: cmp.Or(t.PerAccount, DefaultIssuedTokens.PerAccount),
-		Acting:     cmp.Or(t.Acting, DefaultIssuedTokens.Acting),
-		ByUsers:    t.ByUsers,
-	}
 }
 
 // DefaultIssuedTokens has the defaults of a block that is there.
