@@ -24,5 +24,5 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *a
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
-	return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized, Accepted: accepted}))
+	return c.Enter(ctx, session.Step{Account: a, State: record.Authorized, Accepted: accepted})
 }

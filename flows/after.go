@@ -25,7 +25,7 @@ func afterPassword(ctx context.Context, c *session.Call, st session.Step) (Reply
 		return Reply{}, err
 	}
 	st.State = record.CheckOTP
-	return issued(c.Enter(ctx, st))
+	return c.Enter(ctx, st)
 }
 
 // afterSecondFactor continues when no second factor is missing. The next step is a new
@@ -35,5 +35,5 @@ func afterSecondFactor(ctx context.Context, c *session.Call, st session.Step) (R
 	if c.Company.PasswordDue(st.Account) {
 		st.State = record.SetPassword
 	}
-	return issued(c.Enter(ctx, st))
+	return c.Enter(ctx, st)
 }

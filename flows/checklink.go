@@ -37,7 +37,7 @@ func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLink
 	if err := c.UseLink(ctx, a); err != nil {
 		return Reply{}, err
 	}
-	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))
+	reply, err := c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword})
 	reply.LoginID = a.Email // a change of it would have revoked the link
 	return reply, err
 }

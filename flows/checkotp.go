@@ -61,5 +61,5 @@ func (s *Service) recoveryCheckOTP(ctx context.Context, c *session.Call, req *re
 		return Reply{}, err
 	}
 	st.State = record.RecoveryPassword
-	return issued(c.Enter(ctx, st))
+	return c.Enter(ctx, st)
 }

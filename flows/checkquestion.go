@@ -38,5 +38,5 @@ func (s *Service) checkQuestion(ctx context.Context, c *session.Call, req *check
 	if !ok {
 		return Reply{}, wire.ErrAnswerInvalid
 	}
-	return issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))
+	return c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword})
 }

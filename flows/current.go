@@ -112,7 +112,7 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 	if r.Accepted != nil {
 		r.Accepted()
 	}
-	return issued(c.Exchange(ctx))
+	return c.Exchange(ctx)
 }
 
 // User returns the company of a request's API key and the authorized session of its

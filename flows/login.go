@@ -43,7 +43,7 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		}
 	}
 	st.Lists = c.Tells.Pending(a, st.State)
-	reply, err := issued(c.Enter(ctx, st))
+	reply, err := c.Enter(ctx, st)
 	reply.LoginID = c.Tells.Shown(req.LoginID, a).LoginID
 	reply.DisclaimersRequired = st.Lists
 	reply.CaptchaRequired = !byCode && c.Company.CaptchaDue(wrong)

@@ -63,10 +63,10 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 	next := session.Step{Account: a, State: record.Authorized, By: record.ByOAuth, AuthTime: user.AuthTime}
 	next.Lists = c.Pending(a, nil)
 	if len(next.Lists) == 0 {
-		return issued(c.Enter(ctx, next))
+		return c.Enter(ctx, next)
 	}
 	next.State = record.AcceptDisclaimers
-	reply, err := issued(c.Enter(ctx, next))
+	reply, err := c.Enter(ctx, next)
 	reply.DisclaimersRequired = next.Lists
 	return reply, err
 }

@@ -78,7 +78,7 @@ func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passke
 	case len(st.Lists) > 0:
 		st.State = record.AcceptDisclaimers
 	}
-	reply, err := issued(c.Enter(ctx, st))
+	reply, err := c.Enter(ctx, st)
 	if len(st.Lists) > 0 {
 		reply.DisclaimersRequired = st.Lists
 	}

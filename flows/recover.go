@@ -53,11 +53,11 @@ func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequ
 	switch method {
 	case tenant.ByPhone:
 		st.State, st.Phone = record.RecoveryOTP, shown.Phone
-		reply, err = issued(c.Enter(ctx, st))
+		reply, err = c.Enter(ctx, st)
 		reply.UserPhone = shown.Phone
 	case tenant.ByQuestion:
 		st.State = record.RecoveryQuestion
-		reply, err = issued(c.Enter(ctx, st))
+		reply, err = c.Enter(ctx, st)
 		reply.ControlQuestion = a.Question
 	case tenant.ByMail:
 		err = c.Tells.MailLink(ctx, a, loginIDHash)

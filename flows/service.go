@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -61,69 +59,8 @@ func (r *Request) client() session.Client {
 	}
 }
 
-// A Reply is the answer of a route that succeeded, ready to be marshalled.
-type Reply struct {
-	// The token for the next step. It is opaque to clients.
-	SessionToken string `json:"session_token,omitempty"`
-	// The next step.
-	SessionState record.State `json:"session_state,omitempty"`
-	// Seconds until the token expires if it is not used.
-	ExpiresIn *int `json:"expires_in,omitempty"`
-	// The phone in login_id as the server read it, if it was written differently. Show it to the
-	// user.
-	LoginID string `json:"login_id,omitempty"`
-	// Identifies the user to the application.
-	ProfileMnemocode string `json:"profile_mnemocode,omitempty"`
-	// The disclaimers that the user must accept.
-	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"`
-	// The next attempt needs a captcha_response.
-	CaptchaRequired bool `json:"captcha_required,omitempty"`
-	// What to call the user of an authorized session on a screen: the email, else the login
-	// name, else the masked phone. Only in the answer to GET, and absent while the accounts
-	// can't be read.
-	User string `json:"user,omitempty"`
-	// The phone that the code was sent to, masked.
-	UserPhone string `json:"user_phone,omitempty"`
-	// The address that the link was mailed to. With hardened, it is what the user sent, or
-	// ***@***, and nothing is mailed unless an account can be recovered.
-	UserEmail string `json:"user_email,omitempty"`
-	// What the user can enter after a correct password: `sms` (a code by SMS), `otp` (a code of
-	// an authenticator app), `backup` (a backup code), or one of a later version.
-	SecondFactors []record.AuthMethods `json:"second_factors,omitempty"`
-	// The question that the user chose.
-	ControlQuestion string `json:"control_question,omitempty"`
-	// The recovery method in use.
-	Verification tenant.Method `json:"verification,omitempty"`
-	// The token of this device, if remember_device asked for it. Keep it separate from the
-	// session's token, and send it in later logins.
-	DeviceToken string `json:"device_token,omitempty"`
-	// Send it back with the authenticator's answer. It is opaque to clients.
-	ChallengeToken string `json:"challenge_token,omitempty"`
-	// WebAuthn's PublicKeyCredentialRequestOptionsJSON.
-	PublicKey jsontext.Value `json:"public_key,omitempty"`
-	// The token of the step-up, for stepup/check. It belongs to this session and works once.
-	StepUpToken string `json:"stepup_token,omitempty"`
-	// The factors with which the account can raise the session, best first: `passkey`, `otp`,
-	// `sms`, `backup`, `pwd`, or one of a later version.
-	Factors []record.AuthMethods `json:"factors,omitempty"`
-	// The factor that was chosen: `passkey`, `otp`, `sms`, `backup`, `pwd`, or one of a later
-	// version.
-	Factor record.AuthMethods `json:"factor,omitempty"`
-	// How the user has proved who they are: words as in the header X-Profile-Auth-Methods.
-	AuthMethods []string `json:"auth_methods,omitempty"`
-	*tenant.PasswordQuality
-}
-
-// issued returns the reply that gives the client the token of its session.
-func issued(t session.Issued, err error) (Reply, error) {
-	if err != nil {
-		return Reply{}, err
-	}
-	return Reply{
-		SessionToken: t.Token, SessionState: t.State, ExpiresIn: &t.ExpiresIn,
-		ProfileMnemocode: t.Mnemocode, UserPhone: t.Phone, SecondFactors: t.Factors, PasswordQuality: t.Quality, DeviceToken: t.Device,
-	}, nil
-}
+// A Reply is the answer of a route that succeeded.
+type Reply = session.Reply
 
 // Serve runs a route. Its errors wrap a *wire.Error that the route lists, and have a ref.
 func (s *Service) Serve(ctx context.Context, r *Request) (Reply, error) {

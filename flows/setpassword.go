@@ -58,7 +58,7 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	// The change has revoked the session of this call. The next session belongs to the
 	// new session generation.
 	st.Account.Generation++
-	return issued(c.Enter(ctx, st))
+	return c.Enter(ctx, st)
 }
 
 // newPasswords is how many new passwords of an account are compared with the current one

@@ -65,7 +65,7 @@ func (w *writer) schema(name string, s schema) *object {
 	}
 	var all []field
 	if s.Fields != "" && s.Of == nil {
-		s.Of = types{"flows.Reply"}
+		s.Of = types{"session.Reply"}
 	}
 	for _, of := range s.Of {
 		all = append(all, w.source.fields(w.t, of)...)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -147,21 +149,62 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 	return nil
 }
 
-// An Issued is a token for a client, with what the answer says about its session.
-type Issued struct {
-	Token     string
-	State     record.State
-	ExpiresIn int                     // whole seconds until the token expires if it is not used
-	Mnemocode string                  // of an authorized session
-	Phone     string                  // masked phone that gets the code of a login; empty for none
-	Factors   []record.AuthMethods    // see SecondFactors
-	Quality   *tenant.PasswordQuality // rules for the password to set; nil for none
-	Device    string                  // the token of the device that is remembered now; empty for none
+// A Reply is the answer of a route that succeeded, ready to be marshalled.
+type Reply struct {
+	// The token for the next step. It is opaque to clients.
+	SessionToken string `json:"session_token,omitempty"`
+	// The next step.
+	SessionState record.State `json:"session_state,omitempty"`
+	// Seconds until the token expires if it is not used.
+	ExpiresIn *int `json:"expires_in,omitempty"`
+	// The phone in login_id as the server read it, if it was written differently. Show it to the
+	// user.
+	LoginID string `json:"login_id,omitempty"`
+	// Identifies the user to the application.
+	ProfileMnemocode string `json:"profile_mnemocode,omitempty"`
+	// The disclaimers that the user must accept.
+	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"`
+	// The next attempt needs a captcha_response.
+	CaptchaRequired bool `json:"captcha_required,omitempty"`
+	// What to call the user of an authorized session on a screen: the email, else the login
+	// name, else the masked phone. Only in the answer to GET, and absent while the accounts
+	// can't be read.
+	User string `json:"user,omitempty"`
+	// The phone that the code was sent to, masked.
+	UserPhone string `json:"user_phone,omitempty"`
+	// The address that the link was mailed to. With hardened, it is what the user sent, or
+	// ***@***, and nothing is mailed unless an account can be recovered.
+	UserEmail string `json:"user_email,omitempty"`
+	// What the user can enter after a correct password: `sms` (a code by SMS), `otp` (a code of
+	// an authenticator app), `backup` (a backup code), or one of a later version.
+	SecondFactors []record.AuthMethods `json:"second_factors,omitempty"`
+	// The question that the user chose.
+	ControlQuestion string `json:"control_question,omitempty"`
+	// The recovery method in use.
+	Verification tenant.Method `json:"verification,omitempty"`
+	// The token of this device, if remember_device asked for it. Keep it separate from the
+	// session's token, and send it in later logins.
+	DeviceToken string `json:"device_token,omitempty"`
+	// Send it back with the authenticator's answer. It is opaque to clients.
+	ChallengeToken string `json:"challenge_token,omitempty"`
+	// WebAuthn's PublicKeyCredentialRequestOptionsJSON.
+	PublicKey jsontext.Value `json:"public_key,omitempty"`
+	// The token of the step-up, for stepup/check. It belongs to this session and works once.
+	StepUpToken string `json:"stepup_token,omitempty"`
+	// The factors with which the account can raise the session, best first: `passkey`, `otp`,
+	// `sms`, `backup`, `pwd`, or one of a later version.
+	Factors []record.AuthMethods `json:"factors,omitempty"`
+	// The factor that was chosen: `passkey`, `otp`, `sms`, `backup`, `pwd`, or one of a later
+	// version.
+	Factor record.AuthMethods `json:"factor,omitempty"`
+	// How the user has proved who they are: words as in the header X-Profile-Auth-Methods.
+	AuthMethods []string `json:"auth_methods,omitempty"`
+	*tenant.PasswordQuality
 }
 
 // Enter takes a step. It creates the session or replaces the call's session, and
 // returns the new token.
-func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
+func (c *Call) Enter(ctx context.Context, st Step) (Reply, error) {
 	switch st.State {
 	case record.CheckPassword:
 		return c.enterStateless(ctx, st)
@@ -173,45 +216,45 @@ func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 }
 
 // enter takes a step that stores a session, and sends its code, if it has one.
-func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
+func (c *Call) enter(ctx context.Context, st Step) (Reply, error) {
 	next := c.newSession(st)
 	var token string
 	token, next.Hash = tokens.New(tokens.Prefix, c.Tells.place(&next))
-	issued := c.describe(st, next)
-	issued.Token = token
+	reply := c.describe(st, next)
+	reply.SessionToken = token
 	if len(st.Lists) > 0 {
 		st.Counters = append(st.Counters, c.listed(next.ID))
 	}
 	code, err := c.codeOf(&next, st, token)
 	if err != nil {
-		return Issued{}, c.AddressFirst(ctx, err)
+		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	if st.State == record.CheckOTP && next.Code != nil {
-		issued.Phone = record.MaskPhone(st.Account.Phone)
+		reply.UserPhone = record.MaskPhone(st.Account.Phone)
 	}
 	if err := c.storeAndSend(ctx, next, st, code); err != nil {
-		return Issued{}, err
+		return Reply{}, err
 	}
 	c.nextID = next.ID
 	c.recordCode(ctx, st)
 	if st.State == record.Authorized {
-		issued.Device = c.rememberDevice(ctx, st.Account, next)
+		reply.DeviceToken = c.rememberDevice(ctx, st.Account, next)
 	}
-	return issued, nil
+	return reply, nil
 }
 
 // describe returns what the answer says about a new session.
-func (c *Call) describe(st Step, next record.Session) Issued {
-	issued := Issued{State: st.State, ExpiresIn: c.SecondsUntil(next.Expires)}
+func (c *Call) describe(st Step, next record.Session) Reply {
+	reply := Reply{SessionState: st.State, ExpiresIn: new(c.SecondsUntil(next.Expires))}
 	switch st.State {
 	case record.CheckOTP:
-		issued.Factors = c.SecondFactors(st.Account)
+		reply.SecondFactors = c.SecondFactors(st.Account)
 	case record.SetPassword, record.RecoveryPassword:
-		issued.Quality = c.Company.Quality(st.Account)
+		reply.PasswordQuality = c.Company.Quality(st.Account)
 	case record.Authorized:
-		issued.Mnemocode = st.Account.Mnemocode
+		reply.ProfileMnemocode = st.Account.Mnemocode
 	}
-	return issued
+	return reply
 }
 
 // codeOf makes the code of a step, and notes it in the session and the step. It returns nil
@@ -312,14 +355,14 @@ func (c *Call) SecondFactors(a record.Account) (factors []record.AuthMethods) {
 
 // enterStateless takes a step to checkpassword. Its token holds the session; the store
 // holds nothing.
-func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
+func (c *Call) enterStateless(ctx context.Context, st Step) (Reply, error) {
 	if err := c.Charge(ctx, st.Counters...); err != nil {
-		return Issued{}, err
+		return Reply{}, err
 	}
 	session := c.newSession(st)
 	token := c.Keys.NewStateless(session, c.listing())
 	c.nextID = tokens.StatelessID(token)
-	return Issued{Token: token, State: st.State, ExpiresIn: c.SecondsUntil(session.Expires)}, nil
+	return Reply{SessionToken: token, SessionState: st.State, ExpiresIn: new(c.SecondsUntil(session.Expires))}, nil
 }
 
 // codelessLogins limits the sessions that strangers can begin for an account without
@@ -328,21 +371,21 @@ var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 
 // enterCheckOTP takes the step to checkotp. If no SMS may be sent, an account with backup codes
 // still gets its session (contract, section 4, Second factor), also if the gateway fails.
-func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
+func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Reply, error) {
 	st.byApp = st.Account.HasApp()
 	spare := st.Account.BackupCodes > 0 && st.Account.Phone != "" && !st.byApp
 	if spare && !c.Company.DeliversTo(st.Account.Phone) {
 		return c.enterCodeless(ctx, st)
 	}
-	issued, err := c.enter(ctx, st)
+	reply, err := c.enter(ctx, st)
 	if spare && IsUnsent(err) {
 		c.m.WarnUnanswered(err, "company", c.Company.Code)
 		return c.enterCodeless(ctx, st)
 	}
-	return issued, err
+	return reply, err
 }
 
-func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {
+func (c *Call) enterCodeless(ctx context.Context, st Step) (Reply, error) {
 	st.codeless = true
 	if st.Account.PasswordHash == "" {
 		of := strconv.FormatInt(st.Account.ID, 10) + "/codeless"
@@ -354,7 +397,7 @@ func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {
 // Exchange replaces the token of the call's authorized session and returns the new one.
 // The replacement is atomic: of concurrent callers, one succeeds. The session keeps its
 // ID, the time of its login and the end of its lifetime.
-func (c *Call) Exchange(ctx context.Context) (Issued, error) {
+func (c *Call) Exchange(ctx context.Context) (Reply, error) {
 	token, hash := tokens.New(tokens.Prefix, record.AccountBucket(c.Company.Code, c.session.Account))
 	for range raises {
 		next := *c.session
@@ -367,16 +410,16 @@ func (c *Call) Exchange(ctx context.Context) (Issued, error) {
 			moved := c.Event()
 			moved.Name, moved.Company = record.SessionMoved, c.Company.Code
 			c.m.Emit(ctx, moved)
-			return Issued{Token: token, State: next.State, ExpiresIn: c.SecondsUntil(next.Expires), Mnemocode: next.Mnemocode}, nil
+			return Reply{SessionToken: token, SessionState: next.State, ExpiresIn: new(c.SecondsUntil(next.Expires)), ProfileMnemocode: next.Mnemocode}, nil
 		}
 		if !errors.Is(err, wire.ErrTokenInvalid) {
-			return Issued{}, err
+			return Reply{}, err
 		}
 		if err := c.Find(ctx, c.token); err != nil { // else it was raised or refreshed meanwhile
-			return Issued{}, err
+			return Reply{}, err
 		}
 	}
-	return Issued{}, wire.Unavailable("exchanging the token", record.ErrConflict)
+	return Reply{}, wire.Unavailable("exchanging the token", record.ErrConflict)
 }
 
 // SecondsUntil returns the whole seconds from now until then.
