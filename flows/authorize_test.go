@@ -260,7 +260,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 func TestChecksRunInOrder(t *testing.T) {
 	b := newHarness(t)
 	b.company.APIKeys = [][32]byte{sha256.Sum256([]byte("key"))}
-	request := &flows.Request{Company: code, Route: flows.RouteByPath("auth/checkpassword"), Address: "192.0.2.1"}
+	request := &flows.Request{Company: code, Route: flows.RouteByPath("auth/checkpassword"), Client: session.Client{Address: "192.0.2.1"}}
 	body := `{"password": 1}`
 	request.Body = func() ([]byte, error) { return []byte(body), nil }
 	next := func(want *wire.Error) {

@@ -8,12 +8,13 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func asking(token string) *flows.Request {
-	return &flows.Request{Company: code, Authorization: []string{"Bearer " + token}, Address: "192.0.2.1"}
+	return &flows.Request{Company: code, Authorization: []string{"Bearer " + token}, Client: session.Client{Address: "192.0.2.1"}}
 }
 
 // A client gains no time by sending its body slowly.

@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -268,7 +269,7 @@ func TestALoginWithAProviderKnowsTheDeviceByItsCookie(t *testing.T) {
 		device string
 		err    error
 	}{{device, nil}, {"", wire.ErrHeaderInvalid}} {
-		cookie := flows.Request{Device: func() (string, error) { return c.device, c.err }}
+		cookie := flows.Request{Client: session.Client{Device: func() (string, error) { return c.device, c.err }}}
 		if _, err := b.ask(cookie, "auth/oauth", "", grant(nil)); !errors.Is(err, c.err) {
 			t.Errorf("got %v, want %v", err, c.err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -95,7 +96,7 @@ func TestSessionsKeepTheOriginOfTheLogin(t *testing.T) {
 		b := newHarness(t)
 		pending := b.sessionIn(record.CheckPassword)
 		b.clock.advance(time.Minute)
-		if _, err := b.ask(flows.Request{Address: "2001:db8::7", UserAgent: agent}, "auth/checkpassword", pending, object{"password": password}); err != nil {
+		if _, err := b.ask(flows.Request{Client: session.Client{Address: "2001:db8::7", UserAgent: agent}}, "auth/checkpassword", pending, object{"password": password}); err != nil {
 			t.Fatal(err)
 		}
 		live, err := b.admin().LiveSessions(t.Context(), mnemocode)

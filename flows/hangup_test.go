@@ -11,6 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -50,7 +51,7 @@ func (h *hangingUp) ask(b *harness, path, body string) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
 	h.client = cancel
-	b.Serve(ctx, &flows.Request{Company: code, Address: home, Route: flows.RouteByPath(path),
+	b.Serve(ctx, &flows.Request{Company: code, Client: session.Client{Address: home}, Route: flows.RouteByPath(path),
 		Body: func() ([]byte, error) { return []byte(body), nil }})
 }
 
@@ -130,7 +131,7 @@ func TestAStepUpEndsWithoutItsClient(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s.Sessions = fleeing{s.Sessions, cancel}
 	_, _ = s.Serve(ctx, &flows.Request{
-		Company: code, Address: home, Route: flows.RouteByPath("stepup/check"), Authorization: []string{"Bearer " + token},
+		Company: code, Client: session.Client{Address: home}, Route: flows.RouteByPath("stepup/check"), Authorization: []string{"Bearer " + token},
 		Body: func() ([]byte, error) { return body, nil },
 	})
 	if got := s.methods(token, 0); ctx.Err() == nil || got != "pwd sms mfa" {

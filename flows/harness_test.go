@@ -377,7 +377,7 @@ func (b *harness) serve(path, token string, body object) (flows.Reply, error) {
 }
 
 func (b *harness) serveAs(company, address, path, token string, body object) (flows.Reply, error) {
-	return b.ask(flows.Request{Company: company, Address: address}, path, token, body)
+	return b.ask(flows.Request{Company: company, Client: session.Client{Address: address}}, path, token, body)
 }
 
 // ask sends a request that may have more than serveAs gives it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -39,7 +40,7 @@ func TestADisclaimerIsInALanguageOfItsReader(t *testing.T) {
 	} {
 		tags, _, err := language.ParseAcceptLanguage(accept)
 		must(t, err)
-		config, err := b.ClientConfig(t.Context(), &flows.Request{Company: code, Languages: func() []language.Tag { return tags }})
+		config, err := b.ClientConfig(t.Context(), &flows.Request{Company: code, Client: session.Client{Languages: func() []language.Tag { return tags }}})
 		must(t, err)
 		got := config.Disclaimers[0]
 		if got.Title != want[0] || got.Link != want[1] || got.Description != "About them" || got.Code != "terms" {

@@ -11,6 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -75,7 +76,7 @@ func TestADisclaimerIsInTheLanguageOfItsAccount(t *testing.T) {
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Title: "Terms", Titles: inLanguages(map[string]string{"lt": "Sąlygos", "de": "Bedingungen"})}}
 	b.update(true, func(a *record.Account) { a.Locale = "lt-LT" })
 	login := func(accept ...language.Tag) string {
-		reply, err := b.ask(flows.Request{Languages: func() []language.Tag { return accept }}, "auth/login", "", object{"login_id": email})
+		reply, err := b.ask(flows.Request{Client: session.Client{Languages: func() []language.Tag { return accept }}}, "auth/login", "", object{"login_id": email})
 		must(t, err)
 		return reply.DisclaimersRequired[0].Title
 	}

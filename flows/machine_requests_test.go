@@ -340,9 +340,8 @@ func (m *machine) serve(t *rapid.T, c *modelCall) {
 		t.Fatal(err)
 	}
 	request := &flows.Request{
-		Company: c.company.Code, Route: flows.RouteByPath(c.path), Address: c.address,
+		Company: c.company.Code, Route: flows.RouteByPath(c.path), Client: session.Client{Address: c.address, Device: func() (string, error) { return c.cookie, nil }},
 		Authorization: authorization(c), Body: func() ([]byte, error) { return body, nil },
-		Device: func() (string, error) { return c.cookie, nil },
 	}
 	node := pick(t, "node", m.nodes...)
 	var reply flows.Reply

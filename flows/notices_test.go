@@ -142,7 +142,7 @@ func TestNoticesThatAreWanted(t *testing.T) {
 // says when.
 func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
 	b := newHarness(t)
-	firefox := flows.Request{Address: "203.0.113.9", UserAgent: "Mozilla/5.0 (X11; Linux) <b>evil</b> Firefox/1"}
+	firefox := flows.Request{Client: session.Client{Address: "203.0.113.9", UserAgent: "Mozilla/5.0 (X11; Linux) <b>evil</b> Firefox/1"}}
 	if _, err := b.ask(firefox, "auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": newSecret}); err != nil {
 		t.Fatal(err)
 	}

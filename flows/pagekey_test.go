@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -29,7 +30,7 @@ func newKeyedHarness(t *testing.T) *harness {
 // asks makes the requests of a login page to a company and returns their errors.
 func (b *harness) asks(company string, keys ...string) map[string]error {
 	r := func() *flows.Request {
-		return &flows.Request{Company: company, APIKeys: keys, PageKey: b.pages, Address: "192.0.2.1"}
+		return &flows.Request{Company: company, APIKeys: keys, PageKey: b.pages, Client: session.Client{Address: "192.0.2.1"}}
 	}
 	asked := map[string]error{}
 	_, asked["v2/session"] = b.Current(b.t.Context(), r())

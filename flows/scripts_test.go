@@ -16,6 +16,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -120,7 +121,7 @@ func (c *conversation) ask(line string) {
 	if strings.HasPrefix(rest, "{") {
 		token, body = "", rest
 	}
-	r := flows.Request{Company: code, Address: home, Route: flows.RouteByPath(path), APIKeys: c.key, Body: func() ([]byte, error) { return []byte(body), nil }}
+	r := flows.Request{Company: code, Client: session.Client{Address: home}, Route: flows.RouteByPath(path), APIKeys: c.key, Body: func() ([]byte, error) { return []byte(body), nil }}
 	if token == "Basic" {
 		r.Authorization = []string{"Basic YTpi"}
 	} else if token != "" {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/text/language"
-
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -26,6 +24,8 @@ type Service struct {
 // A Request is a client's request to a route. Headers are unparsed, one element for
 // each header line.
 type Request struct {
+	session.Client // without SeesStatus
+
 	Company       string // from the path
 	Route         *Route
 	APIKeys       []string
@@ -35,14 +35,6 @@ type Request struct {
 	// sessions, Current and User call it in place of Authorization. It fails for a cookie that
 	// another site made the browser send. Credentials may be nil.
 	Credentials func() ([]string, error)
-	Address     string // the client's, for its limits
-	UserAgent   string // as sent; sessions keep the first part
-	// Languages returns the languages that the user reads, best first. It is called
-	// only if a text has translations. Languages may be nil.
-	Languages func() []language.Tag
-	// Device returns the token of the client's device from a cookie: see
-	// session.Client. Device may be nil.
-	Device func() (string, error)
 	// Body reads the body. It may fail with wire.ErrTooLarge or wire.ErrMediaType. It
 	// is called only after the headers were checked.
 	Body func() ([]byte, error)
@@ -53,10 +45,9 @@ type Request struct {
 
 // client describes the sender of the request.
 func (r *Request) client() session.Client {
-	return session.Client{
-		Address: r.Address, UserAgent: r.UserAgent, Languages: r.Languages, Device: r.Device,
-		SeesStatus: r.Route != nil && r.Route.MayFail(wire.ErrUserRestricted),
-	}
+	client := r.Client
+	client.SeesStatus = r.Route != nil && r.Route.MayFail(wire.ErrUserRestricted)
+	return client
 }
 
 // A Reply is the answer of a route that succeeded.

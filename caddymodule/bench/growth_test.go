@@ -145,7 +145,7 @@ func (g *grown) journey(b testing.TB) {
 	}
 	serve := func(path, token, body string) (issued string) {
 		b.Helper()
-		r := &flows.Request{Company: "acme", Route: flows.RouteByPath("auth/" + path), Address: "192.0.2.1", Body: func() ([]byte, error) { return []byte(body), nil }}
+		r := &flows.Request{Company: "acme", Route: flows.RouteByPath("auth/" + path), Client: session.Client{Address: "192.0.2.1"}, Body: func() ([]byte, error) { return []byte(body), nil }}
 		if token != "" {
 			r.Authorization = []string{"Bearer " + token}
 		}

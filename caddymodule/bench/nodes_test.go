@@ -168,7 +168,7 @@ func (f *fleet) measure(b *testing.B, rate int) {
 		time.Sleep(time.Until(l.due))
 		answered.Go(func() {
 			_, err := f.nodes[i%len(f.nodes)].service.Serve(b.Context(), &flows.Request{
-				Company: "acme", Route: flows.RouteByPath("auth/logout"), Address: "192.0.2.1", Authorization: []string{"Bearer " + l.token},
+				Company: "acme", Route: flows.RouteByPath("auth/logout"), Client: session.Client{Address: "192.0.2.1"}, Authorization: []string{"Bearer " + l.token},
 				Body: func() ([]byte, error) { return []byte("{}"), nil },
 			})
 			if err != nil {

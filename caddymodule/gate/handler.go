@@ -38,6 +38,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -477,12 +478,14 @@ func (h *Handler) request(w http.ResponseWriter, r *http.Request, t target) *flo
 			lines, _, err := h.credentials(r)
 			return lines, err
 		},
-		Address:   clientAddress(r),
-		UserAgent: r.UserAgent(),
-		Languages: languagesOf(r),
-		Device:    func() (string, error) { return h.device(r) },
-		Body:      func() ([]byte, error) { return h.body(w, r, t) },
-		Accepted:  t.once.accept,
+		Client: session.Client{
+			Address:   clientAddress(r),
+			UserAgent: r.UserAgent(),
+			Languages: languagesOf(r),
+			Device:    func() (string, error) { return h.device(r) },
+		},
+		Body:     func() ([]byte, error) { return h.body(w, r, t) },
+		Accepted: t.once.accept,
 	}
 }
 

@@ -31,7 +31,6 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 	w.Header().Add("Vary", h.vary())
 	r = r.WithContext(record.WithStoreTime(r.Context()))
 	request := h.request(w, r, t)
-	client := session.Client{Address: request.Address, UserAgent: request.UserAgent, Device: request.Device}
 	var found record.Session
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		defer func() {
@@ -39,7 +38,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 				return
 			}
 			if err = wire.WithRef(err); r.Method != http.MethodGet {
-				service.ChangeFailed(r.Context(), route.Name(), client, found, err)
+				service.ChangeFailed(r.Context(), route.Name(), request.Client, found, err)
 			}
 		}()
 		defer h.contain(&err)
@@ -47,7 +46,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 		if company, found, err = service.User(r.Context(), request, 0); err != nil {
 			return err
 		}
-		user, err := manage.NewSelf(r.Context(), service.Manager, company, found, client)
+		user, err := manage.NewSelf(r.Context(), service.Manager, company, found, request.Client)
 		if err != nil {
 			return err
 		}

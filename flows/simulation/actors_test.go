@@ -191,7 +191,7 @@ func (w *world) routed(p *person, path, token string, raw []byte) *flows.Request
 		r := w.draw(p.name, "address of "+path+token)
 		address = fmt.Sprintf("10.%d.%d.%d", r.IntN(256), r.IntN(256), r.IntN(256))
 	}
-	r := &flows.Request{Company: p.company, Route: flows.RouteByPath(path), Address: address, Body: func() ([]byte, error) { return raw, nil }}
+	r := &flows.Request{Company: p.company, Route: flows.RouteByPath(path), Client: session.Client{Address: address}, Body: func() ([]byte, error) { return raw, nil }}
 	if token != "" {
 		r.Authorization = []string{"Bearer " + token}
 	}
