@@ -169,15 +169,17 @@ func open(with []sealer, company, sealed string) (secret []byte, number int64, e
 // of the company has it. The login id itself is not stored, because a user may have typed
 // a password there. The hash is keyed, so others can't compute it.
 func (k *Keys) LoginIDHash(company, loginID string) string {
-	mac := hmac.New(sha256.New, k.loginIDs)
-	mac.Write([]byte(company + "/alias/" + loginID))
-	return hex.EncodeToString(mac.Sum(nil))
+	return hex.EncodeToString(mac(k.loginIDs, company+"/alias/"+loginID))
 }
 
 // CounterName returns the name of an address, phone or email in the key of a counter, which
 // does not reveal it.
 func (k *Keys) CounterName(key string) string {
-	mac := hmac.New(sha256.New, k.counters)
-	mac.Write([]byte(key))
-	return hex.EncodeToString(mac.Sum(nil)[:16])
+	return hex.EncodeToString(mac(k.counters, key)[:16])
+}
+
+func mac(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return h.Sum(nil)
 }

@@ -1,7 +1,6 @@
 package tokens
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"strconv"
@@ -39,7 +38,5 @@ func (k *Keys) OpenPasskeyChallenge(company string, account int64, handle []byte
 // PasskeyHandle returns the user handle of an account's first passkey. Later passkeys take
 // the handle of an earlier one. It names the account to nobody else.
 func (k *Keys) PasskeyHandle(company string, account int64) []byte {
-	mac := hmac.New(sha256.New, k.handles)
-	mac.Write([]byte(passkeyOwner(company, account)))
-	return mac.Sum(nil)
+	return mac(k.handles, passkeyOwner(company, account))
 }

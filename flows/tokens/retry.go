@@ -3,7 +3,6 @@ package tokens
 import (
 	"crypto/cipher"
 	"crypto/hkdf"
-	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
@@ -19,9 +18,7 @@ import (
 // RetryName returns the name of a request that has these parts, for record.Answers. It
 // reveals none of them.
 func (k *Keys) RetryName(parts ...string) string {
-	mac := hmac.New(sha256.New, k.retries)
-	mac.Write(joined(parts))
-	return hex.EncodeToString(mac.Sum(nil))
+	return hex.EncodeToString(mac(k.retries, string(joined(parts))))
 }
 
 // SealAnswer encrypts an answer to the request that has these parts.
