@@ -14,6 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -113,7 +114,7 @@ func (c *Call) listed(session string) record.Counter {
 // hasListed reports whether an answer to this login has listed the disclaimers that are
 // pending now.
 func (c *Call) hasListed(ctx context.Context) (bool, error) {
-	if c.session == nil || c.stateless != nil && c.Keys.Lists(c.token, c.listing()) {
+	if c.session == nil || c.stateless != nil && c.stateless.listing == tokens.TagOf(c.listing()) {
 		return true, nil
 	}
 	return c.IsUsed(ctx, c.listed(c.session.ID))

@@ -83,8 +83,8 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 	if err != nil {
 		return err
 	}
-	session, tag, ok := keys.OpenStateless(c.token)
-	owner := c.m.companyByTag(tag)
+	session, company, listing, ok := keys.OpenStateless(c.token)
+	owner := c.m.companyByTag(company)
 	if !ok || owner == nil || !want.meets(owner.Code) || !c.Now.Before(session.Expires.Add(record.KeepExpired)) {
 		return wire.ErrTokenInvalid
 	}
@@ -102,7 +102,7 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 	if err != nil {
 		return err
 	}
-	c.stateless = &stateless{claim, a}
+	c.stateless = &stateless{claim, a, listing}
 	if !c.Now.Before(session.Expires) {
 		return wire.ErrTokenExpired
 	}
@@ -113,6 +113,7 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 type stateless struct {
 	claim   record.Counter // full once the token was used
 	account record.Account
+	listing tokens.Tag // of what the answer with the token listed
 }
 
 // isFull reports whether err says that this counter is full.
@@ -122,9 +123,9 @@ func isFull(err error, counter record.Counter) bool {
 }
 
 // companyByTag returns the company with this tag, or nil if there is none.
-func (m *Manager) companyByTag(tag tokens.CompanyTag) *tenant.Company {
+func (m *Manager) companyByTag(tag tokens.Tag) *tenant.Company {
 	m.tagging.Do(func() {
-		m.byTag = map[tokens.CompanyTag]*tenant.Company{}
+		m.byTag = map[tokens.Tag]*tenant.Company{}
 		for code, company := range m.Companies {
 			m.byTag[tokens.TagOf(code)] = company
 		}

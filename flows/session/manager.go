@@ -84,7 +84,7 @@ type Manager struct {
 
 	backlogs atomic.Pointer[[]record.Backlog] // nil until the relay reports them
 	tagging  sync.Once
-	byTag    map[tokens.CompanyTag]*tenant.Company // of stateless tokens
+	byTag    map[tokens.Tag]*tenant.Company // of stateless tokens
 }
 
 // New returns the Manager of a Config, which it keeps.

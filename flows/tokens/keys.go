@@ -38,7 +38,6 @@ type Keys struct {
 	signing    []sealer
 	challenges [][]byte
 	counters   []byte
-	listings   [][]byte
 	pages      [][]byte
 	passkeys   [][]byte // of challenges
 	stepUps    [][]byte
@@ -101,7 +100,6 @@ func NewKeys(secrets []record.Secret, now time.Time) (*Keys, error) {
 		k.contacts = append(k.contacts, aead("mnemogate contacts"))
 		k.challenges = append(k.challenges, derive("mnemogate captcha challenges"))
 		k.pages = append(k.pages, derive("mnemogate page keys"))
-		k.listings = append(k.listings, derive("mnemogate listings of disclaimers"))
 		k.passkeys = append(k.passkeys, derive("mnemogate passkey challenges"))
 		k.stepUps = append(k.stepUps, derive("mnemogate step-ups"))
 		k.codes = append(k.codes, derive("mnemogate codes"))

@@ -2,8 +2,6 @@ package tokens
 
 import (
 	"crypto/cipher"
-	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -22,13 +20,10 @@ import (
 // used: the step that uses it charges a counter with a limit of one.
 
 // Every encrypted field has a fixed length, so that a decoy's token looks like any other.
-// The nonce has 16 random bytes, so the key can encrypt any number of tokens. Its other 8 are
-// a MAC of what the answer with the token lists: see Lists.
 const (
-	randomBytes      = 16
-	companyTagBytes  = 16
+	tagBytes         = 8
 	loginIDHashBytes = sha256.Size
-	statelessBytes   = chacha20poly1305.NonceSizeX + companyTagBytes + 3*8 + loginIDHashBytes + chacha20poly1305.Overhead
+	statelessBytes   = chacha20poly1305.NonceSizeX + 2*tagBytes + 3*8 + loginIDHashBytes + chacha20poly1305.Overhead
 )
 
 var statelessLength = len(Prefix) + base64.RawURLEncoding.EncodedLen(statelessBytes)
@@ -39,23 +34,21 @@ func IsStateless(token string) bool {
 	return len(token) == statelessLength && token[:len(Prefix)] == Prefix
 }
 
-// A CompanyTag identifies a company in a stateless token. Its length is fixed.
-type CompanyTag [companyTagBytes]byte
+// A Tag stands in a stateless token for a text of the configuration. Tokens have little room
+// (contract, section 3), and nobody but us makes them.
+type Tag [tagBytes]byte
 
-// TagOf returns the tag of the company with this code.
-func TagOf(code string) CompanyTag {
-	sum := sha256.Sum256([]byte(code))
-	return CompanyTag(sum[:companyTagBytes])
+// TagOf returns the tag of a text.
+func TagOf(text string) Tag {
+	sum := sha256.Sum256([]byte(text))
+	return Tag(sum[:tagBytes])
 }
 
 // NewStateless returns the token of a session in state checkpassword. The answer with the
 // token lists the disclaimers that listing stands for.
 func (k *Keys) NewStateless(s record.Session, listing string) string {
-	nonce := make([]byte, randomBytes, statelessBytes)
-	rand.Read(nonce)
-	nonce = append(nonce, listingMAC(k.listings[0], nonce, listing)...)
-	tag := TagOf(s.Company)
-	text := append(make([]byte, 0, statelessBytes), tag[:]...)
+	company, listed := TagOf(s.Company), TagOf(listing)
+	text := append(company[:], listed[:]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))
 	text = binary.BigEndian.AppendUint32(text, uint32(s.CompanyGeneration))
 	text = binary.BigEndian.AppendUint32(text, uint32(s.Generation))
@@ -63,44 +56,24 @@ func (k *Keys) NewStateless(s record.Session, listing string) string {
 	var loginIDHash [loginIDHashBytes]byte
 	hex.Decode(loginIDHash[:], []byte(s.LoginID)) // a login id hash is in hex
 	text = append(text, loginIDHash[:]...)
-	token := append(make([]byte, 0, statelessLength), Prefix...)
-	return string(base64.RawURLEncoding.AppendEncode(token, k.sessions[0].Seal(nonce, nonce, text, []byte(record.CheckPassword))))
+	return Prefix + base64.RawURLEncoding.EncodeToString(encrypt(k.sessions[0], text, string(record.CheckPassword)))
 }
 
-func listingMAC(key, random []byte, listing string) []byte {
-	mac := hmac.New(sha256.New, key)
-	mac.Write(random)
-	mac.Write([]byte(listing))
-	return mac.Sum(nil)[:chacha20poly1305.NonceSizeX-randomBytes]
-}
-
-// Lists reports whether NewStateless made a token with this listing. OpenStateless must have
-// opened the token.
-func (k *Keys) Lists(token, listing string) bool {
-	raw, err := base64.RawURLEncoding.DecodeString(token[len(Prefix):])
-	return err == nil && slices.ContainsFunc(k.listings, func(key []byte) bool {
-		return hmac.Equal(raw[randomBytes:chacha20poly1305.NonceSizeX], listingMAC(key, raw[:randomBytes], listing))
-	})
-}
-
-// OpenStateless returns the session in a token and the tag of its company. The session's
-// Company is empty.
-func (k *Keys) OpenStateless(token string) (s record.Session, tag CompanyTag, ok bool) {
-	var raw [statelessBytes]byte
-	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(token[len(Prefix):]))
-	if err != nil || n != statelessBytes {
-		return record.Session{}, tag, false
+// OpenStateless returns the session in a token, and the tags of its company's code and of the
+// listing. The session's Company is empty.
+func (k *Keys) OpenStateless(token string) (s record.Session, company, listing Tag, ok bool) {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(token[len(Prefix):])
+	if err != nil || len(raw) != statelessBytes { // the decoder skips line breaks
+		return record.Session{}, company, listing, false
 	}
-	nonce, sealed := raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:]
 	var text []byte
 	if !slices.ContainsFunc(k.sessions, func(key cipher.AEAD) bool {
-		text, err = key.Open(nil, nonce, sealed, []byte(record.CheckPassword))
+		text, err = decrypt(key, raw, string(record.CheckPassword))
 		return err == nil
 	}) {
-		return record.Session{}, tag, false
+		return record.Session{}, company, listing, false
 	}
-	tag = CompanyTag(text)
-	numbers := text[companyTagBytes:]
+	numbers := text[2*tagBytes:]
 	number := func(i int) int64 { return int64(binary.BigEndian.Uint64(numbers[8*i:])) }
 	half := func(i int) int64 { return int64(binary.BigEndian.Uint32(numbers[4*i:])) }
 	s = record.Session{
@@ -116,7 +89,7 @@ func (k *Keys) OpenStateless(token string) (s record.Session, tag CompanyTag, ok
 	if loginIDHash := numbers[3*8:]; [loginIDHashBytes]byte(loginIDHash) != [loginIDHashBytes]byte{} {
 		s.LoginID = hex.EncodeToString(loginIDHash)
 	}
-	return s, tag, true
+	return s, Tag(text), Tag(text[tagBytes:]), true
 }
 
 // StatelessID returns the ID of the session in a stateless token.
