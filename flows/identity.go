@@ -20,15 +20,18 @@ import (
 // the account's primary email.
 func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
 	a, err := s.boundTo(ctx, c, identity)
-	if err != wire.ErrOAuthNotFound || !config.LinkVerifiedEmail || !user.EmailVerified || typed.Email(user.Email) == "" {
+	if err != wire.ErrOAuthNotFound || !config.LinkVerifiedEmail {
 		return a, err
+	}
+	if !user.EmailVerified || typed.Email(user.Email) == "" {
+		return record.Account{}, notLinked("the provider gives no email that it has verified")
 	}
 	a, _, err = c.FindAccount(ctx, user.Email)
 	if err != nil {
 		return record.Account{}, err
 	}
 	if a.ID == 0 || !record.SameEmail(a.Email, user.Email) { // the email may match its login name instead
-		return record.Account{}, wire.ErrOAuthNotFound
+		return record.Account{}, notLinked("no account has the email")
 	}
 	if err := tenant.CheckStatus(a); err != nil {
 		return record.Account{}, err
@@ -37,13 +40,22 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 	if errors.Is(err, record.ErrConflict) {
 		// The account is bound to another user of the provider, or another request has
 		// just bound it to this user or changed it.
-		return s.boundTo(ctx, c, identity)
+		a, err = s.boundTo(ctx, c, identity)
+		if err == wire.ErrOAuthNotFound {
+			err = notLinked("the account with the email is linked to another user of the provider; if that is the same person, remove that identity")
+		}
+		return a, err
 	}
 	if err != nil {
 		return record.Account{}, wire.Unavailable("binding the provider's user", err)
 	}
 	c.Notify(ctx, a, message.NoticeIdentityBound)
 	return a, nil
+}
+
+// notLinked returns the answer with what the audit log says of link_verified_email.
+func notLinked(why string) error {
+	return &wire.Refusal{Err: wire.ErrOAuthNotFound, Cause: errors.New("link_verified_email: " + why)}
 }
 
 // boundTo returns the account of an identity, or wire.ErrOAuthNotFound.

@@ -264,9 +264,10 @@ func TestLinkVerifiedEmail(t *testing.T) {
 		account func(*record.Account)
 		user    func(*tenant.OAuthUser)
 		want    *wire.Error
+		logged  string
 	}{
 		"verified":      {},
-		"not verified":  {user: func(u *tenant.OAuthUser) { u.EmailVerified = false }, want: wire.ErrOAuthNotFound},
+		"not verified":  {user: func(u *tenant.OAuthUser) { u.EmailVerified = false }, want: wire.ErrOAuthNotFound, logged: "link_verified_email: the provider gives no email that it has verified"},
 		"no email":      {user: func(u *tenant.OAuthUser) { u.Email = "" }, want: wire.ErrOAuthNotFound},
 		"case of ASCII": {account: func(a *record.Account) { a.Email = "aLice@EXAMPLE.com" }},
 		// These pairs are the same login id, but different mailboxes.
@@ -279,10 +280,11 @@ func TestLinkVerifiedEmail(t *testing.T) {
 		"a space behind":         {user: func(u *tenant.OAuthUser) { u.Email = "alice@example.com " }, want: wire.ErrOAuthNotFound},
 		"case beyond ASCII":      {account: func(a *record.Account) { a.Email = "\u00e9va@example.com" }, user: func(u *tenant.OAuthUser) { u.Email = "\u00c9va@example.com" }, want: wire.ErrOAuthNotFound},
 		"the option is off":      {off: true, want: wire.ErrOAuthNotFound},
-		"a login name alike":     {account: func(a *record.Account) { a.Email, a.LoginName = "", email }, want: wire.ErrOAuthNotFound},
+		"a login name alike":     {account: func(a *record.Account) { a.Email, a.LoginName = "", email }, want: wire.ErrOAuthNotFound, logged: "link_verified_email: no account has the email"},
 		"a login name alike beside another email": {account: func(a *record.Account) { a.Email, a.LoginName = "alice@example.org", email }, want: wire.ErrOAuthNotFound},
-		"closed":                {account: func(a *record.Account) { a.Status = record.StatusClosed }, want: wire.ErrUserClosed},
-		"bound to another user": {account: func(a *record.Account) { a.Identities = []record.Identity{{Provider: 2, Subject: "old"}} }, want: wire.ErrOAuthNotFound},
+		"closed": {account: func(a *record.Account) { a.Status = record.StatusClosed }, want: wire.ErrUserClosed},
+		"bound to another user": {account: func(a *record.Account) { a.Identities = []record.Identity{{Provider: 2, Subject: "old"}} }, want: wire.ErrOAuthNotFound,
+			logged: "link_verified_email: the account with the email is linked to another user of the provider; if that is the same person, remove that identity"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, v := harnessWithProvider(t, tenant.OAuth{LinkVerifiedEmail: !c.off})
@@ -296,15 +298,17 @@ func TestLinkVerifiedEmail(t *testing.T) {
 			if c.user != nil {
 				c.user(&v.user)
 			}
-			before := b.load()
+			before, events := b.load(), b.record()
 			if c.want != nil {
 				b.wrong(c.want, "auth/oauth", "", grant(nil))
+				if e := named(events(), "mnemogate.oauth.failure"); len(e) != 1 || c.logged != "" && e[0].Reason != c.logged {
+					t.Errorf("got the events %+v, want the reason %q", events(), c.logged)
+				}
 				if got, want := fmt.Sprint(b.load().Identities), fmt.Sprint(before.Identities); got != want || b.mail.count() != 0 {
 					t.Errorf("the identities became %s from %s, and %d mails went out", got, want, b.mail.count())
 				}
 				return
 			}
-			events := b.record()
 			wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
 			if e := named(events(), record.IdentityBound); len(e) != 1 || e[0].Mnemocode != mnemocode || e[0].Reason != "provider 2" {
 				t.Errorf("got the events %+v", events())
