@@ -143,7 +143,7 @@ func (s *Service) ChangeFailed(ctx context.Context, route string, client session
 		Session: of.ID, Address: client.Address, UserAgent: session.KeptUserAgent(client.UserAgent), Actor: record.ActorUser, Route: route, Ref: wire.RefOf(err),
 	}
 	e.Result, e.Reason = outcome(err)
-	if !failed(e) {
+	if !isHistory(e) {
 		s.EmitUnrecorded(ctx, e)
 		return
 	}

@@ -52,6 +52,11 @@ func TestRefusedBodiesNameTheField(t *testing.T) {
 		`{"login_id":"a","password":"b","accept_disclaimers":["a\u0000"]}`: "The field accept_disclaimers contains a NUL character. Remove it.",
 		`{"login_id":"a","password":"b","x":{"login_id":"\u0000"}}`:        "The body contains a NUL character. Remove it.",
 		`{"login_id":"a","password":"b","login_id\u0000":1}`:               "The body contains a NUL character. Remove it.",
+		`{"login_id":"a","password":"caf\ud83d"}`:                          "The field password is not valid JSON in UTF-8.",
+		"{\"login_id\":\"a\",\"password\":\"b\xff\"}":                      "The field password is not valid JSON in UTF-8.",
+		`{"login_id":"a","accept_disclaimers":["a\ud83d"]}`:                "The field accept_disclaimers is not valid JSON in UTF-8.",
+		`{"login_id":"a","hunter2":"\ud83d"}`:                              "The body must be one JSON object in UTF-8, with nothing after it.",
+		`{"login_id":"a"} {}`:                                              "The body must be one JSON object in UTF-8, with nothing after it.",
 	} {
 		if got := refusalMessage(wire.Decode([]byte(body), new(checkCredentialsRequest))); got != want {
 			t.Errorf("%s: got %q, want %q", body, got, want)

@@ -19,7 +19,7 @@ import (
 // This file has the fuzz targets of code that has no fuzz test in a file of its own.
 
 // said matches the messages about bodies. Other text could come from the sender.
-var said = regexp.MustCompile(`^(Spell the field [a-z_]+ exactly like this\.|The field [a-z_]+ (is missing or (empty|0)|is longer than \d+ characters|has more than \d+ elements|has the wrong type\. The OpenAPI document names the right one)\.` +
+var said = regexp.MustCompile(`^(Spell the field [a-z_]+ exactly like this\.|The field [a-z_]+ (is missing or (empty|0)|is longer than \d+ characters|has more than \d+ elements|has the wrong type\. The OpenAPI document names the right one|is not valid JSON in UTF-8)\.` +
 	`|The (body|field [a-z_]+) (contains a NUL character\. Remove it|has the same key twice)\.|The body has the field [a-z_]+ twice\.|The body must be one JSON object.*\.` +
 	`|Each element of [a-z_]+ must have 1 to \d+ characters\.)$`)
 

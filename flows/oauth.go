@@ -36,8 +36,16 @@ type oauthRequest struct {
 // codeVerifier matches the code_verifier of RFC 7636, section 4.1.
 var codeVerifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
-// oauth logs in with the code of a provider (interface, Endpoints 7).
-func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest) (Reply, error) {
+// oauth logs in with the code of a provider (interface, Endpoints 7). If a service does not
+// answer, the code may be spent.
+func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest) (_ Reply, err error) {
+	defer func() {
+		if r, ok := errors.AsType[*wire.Refusal](err); ok && r.Err == wire.ErrUnavailable {
+			again := *r
+			again.Message = "A service that this login needs did not answer. Start again at the provider after the seconds in Retry-After."
+			err = &again
+		}
+	}()
 	if req.CodeVerifier != "" && !codeVerifier.MatchString(req.CodeVerifier) {
 		return Reply{}, wire.Invalid("The field code_verifier must have 43 to 128 letters, digits and -._~ (RFC 7636, 4.1).")
 	}

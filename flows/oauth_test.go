@@ -381,7 +381,10 @@ func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
 	b, v := harnessWithProvider(t, tenant.OAuth{})
 	body := grant(nil)
 	v.err = errDown
-	b.wrong(wire.ErrUnavailable, "auth/oauth", "", body)
+	_, err := b.serve("auth/oauth", "", body)
+	if wantError(t, err, wire.ErrUnavailable); !strings.Contains(refusal(err).Message, "Start again at the provider") {
+		t.Errorf("the client is told %q", refusal(err).Message)
+	}
 	v.err = nil
 	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
 	// No provider was asked with these codes, so they are still unused.

@@ -77,27 +77,15 @@ func (s *Service) Refused(ctx context.Context, r *Request, err error) {
 	s.emit(ctx, r, s.NewCall(r.client()), Reply{}, err)
 }
 
-// isHistory reports whether an event belongs in the account's history. Events that
-// strangers can cause without limit do not: the first step of a login, and requests that
-// were refused before a secret was compared.
+// isHistory reports whether the result of a request belongs in the account's history.
+// Strangers can cause the first step of a login without limit, so its success does not. Nor
+// do refusals by a limit, whose first has an event of its own, and those of a busy server,
+// which must not write even more.
 func isHistory(e record.Event) bool {
-	switch e.Result {
-	case "": // a lock or a revocation
-		return true
-	case record.Success:
+	if e.Result == record.Success {
 		return e.Route != "passkey/options" && (e.Route != "auth/login" || e.State == record.CheckOTP) // an SMS code was sent
-	default:
-		return failed(e)
 	}
-}
-
-// failed reports whether the event is a wrong secret.
-func failed(e record.Event) bool {
-	switch e.Result {
-	case wire.ErrPasswordInvalid.Code, wire.ErrCredentialsInvalid.Code, wire.ErrOTPInvalid.Code, wire.ErrBackupCodeInvalid.Code, wire.ErrAnswerInvalid.Code:
-		return true
-	}
-	return false
+	return e.Result != wire.ErrUnavailable.Code && !strings.HasPrefix(e.Reason, "limit.")
 }
 
 // isNoise reports whether strangers can cause an event if they know a login id but no
@@ -110,7 +98,7 @@ func isNoise(e record.Event) bool {
 		return e.State != record.Authorized
 	}
 	_, limit := record.CutLimit(e.Name)
-	return limit || failed(e)
+	return limit || e.Result != "" && e.Result != record.Success
 }
 
 // outcome returns the Result and Reason of an event for err.
@@ -120,10 +108,10 @@ func outcome(err error) (result, reason string) {
 	}
 	result = wire.CodeOf(err).Code
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok {
-		reason = cmp.Or(string(refusal.Reason), refusal.Message)
-		if reason == "" && refusal.Cause != nil {
+		if refusal.Cause != nil {
 			reason = refusal.Cause.Error()
 		}
+		reason = cmp.Or(string(refusal.Reason), reason, refusal.Message)
 	}
 	return result, reason
 }

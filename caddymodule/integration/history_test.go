@@ -58,10 +58,10 @@ func TestHistoryOfAnAccount(t *testing.T) {
 		for range 3 { // at one node: equal events that come one after another are one entry
 			node.credentials("alice", "a wrong password")
 		}
-		events := s.history("alice", 7)
+		events := s.history("alice", 8)
 		all := strings.Join(named(events), " ")
-		if strings.Count(all, "checkcredentials.failure") != 2 || strings.Count(all, "lock.password") != 1 {
-			t.Errorf("not two wrong passwords and a lock: %s", all)
+		if strings.Count(all, "checkcredentials.failure") != 3 || strings.Count(all, "lock.password") != 1 {
+			t.Errorf("not two wrong passwords, a lock and what it refused: %s", all)
 		}
 		if !strings.HasSuffix(all, " account.changed session.ended checkcredentials.success account.created") || strings.Contains(all, " login.") {
 			t.Errorf("got %s", all)

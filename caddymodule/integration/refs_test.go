@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -127,6 +128,76 @@ func TestARefusalIsFoundByItsRef(t *testing.T) {
 	node.cli("", "account", "history", "--company", "umbra", "--ref", second.ref()).want(2, "no history has")
 	node.cli("", "account", "history", "--company", "acme", "--ref", "U23").want(1, "10 letters and digits")
 	node.cli("", "account", "history", "--company", "acme").want(1, "name an account, or an error with --ref")
+
+	// Whatever was refused to a known account, also of what the page shows a ref for.
+	status := func(account string, status record.Status) {
+		s.admin("PATCH", "accounts/"+account, fields{"status": status}).wantStatus(200)
+	}
+	recovery := func(method string) answer {
+		return s.post("auth/recovery/recover", "", fields{"login_id": "frank", "method": method, "captcha_response": "x"})
+	}
+	step := s.post("auth/login", "", fields{"login_id": "dave@example.com"}).token()
+	for _, c := range []struct {
+		account string
+		refuse  func() answer
+		want    *wire.Error
+	}{
+		{"erin", func() answer {
+			status("erin", record.StatusRestricted)
+			return node.credentials("erin@example.com", testPassword)
+		}, wire.ErrUserRestricted},
+		{"erin", func() answer { return s.post("auth/login", "", fields{"login_id": "erin@example.com"}) }, wire.ErrUserRestricted},
+		{"erin", func() answer {
+			status("erin", record.StatusClosed)
+			return s.post("auth/recovery/recover", "", fields{"login_id": "erin@example.com", "captcha_response": "x"})
+		}, wire.ErrUserClosed},
+		{"erin", func() answer {
+			status("erin", record.StatusDenied)
+			return node.credentials("erin@example.com", testPassword)
+		}, wire.ErrUserDenied},
+		{"frank", func() answer { return recovery("PHONE") }, wire.ErrPhoneNotSet},
+		{"frank", func() answer { return recovery("QUESTION") }, wire.ErrQuestionNotSet},
+		{"frank", func() answer { return s.post("stepup", s.login("frank"), fields{"for": "mfa"}) }, wire.ErrUserRestricted},
+		{"alice", func() answer {
+			return s.me("POST", "password", token, fields{"current_password": testPassword, "new_password": "password123"})
+		}, wire.ErrQuality},
+		{"alice", func() answer {
+			token := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": "x"}).token()
+			for range 3 {
+				s.post("auth/recovery/checkquestion", token, fields{"control_answer": "wrong"}).want(wire.ErrAnswerInvalid)
+			}
+			return s.post("auth/recovery/checkquestion", token, fields{"control_answer": "Whiskers"})
+		}, wire.ErrRestricted},
+		{"carol", func() answer {
+			token := node.credentials("carol@example.com", testPassword).wantState(record.CheckOTP).token()
+			for range 10 {
+				s.post("auth/checkotp", token, fields{"backup_code": "ABCDE-FGHIJ"}).want(wire.ErrBackupCodeInvalid)
+			}
+			return s.post("auth/checkotp", token, fields{"backup_code": "ABCDE-FGHIJ"})
+		}, wire.ErrRestricted},
+		{"dave", func() answer {
+			for range 10 {
+				wrong("dave@example.com")
+			}
+			return node.credentials("dave@example.com", testPassword)
+		}, wire.ErrRestricted},
+		{"dave", func() answer { return s.post("auth/checkotp", step, fields{"otp": "123456"}) }, wire.ErrSessionInvalid},
+	} {
+		a := c.refuse().want(c.want)
+		ref := a.ref()
+		storetest.Eventually(t, 10*time.Second, fmt.Sprintf("%s in the history of %s", a.Body, c.account), func() bool {
+			return strings.Contains(node.cli("", "account", "history", "--ref", ref).out, " acme/"+c.account)
+		})
+	}
+
+	// Of a path, too, the newest.
+	for range 2 {
+		s.get("/admin/x", token).want(wire.ErrSessionInvalid)
+	}
+	newest := s.get("/admin/x", token).want(wire.ErrSessionInvalid)
+	storetest.Eventually(t, 10*time.Second, "the newest ref of a path", func() bool {
+		return strings.Contains(node.cli("", "account", "history", "--json", "--ref", newest.ref()).out, record.RequestRefused)
+	})
 
 	// What is answered again has the first ref.
 	login := s.post("auth/login", "", fields{"login_id": "frank"}).wantState(record.CheckPassword).token()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,8 +26,9 @@ const (
 // A Recorder holds events until they are stored in a History. The zero value is ready to
 // use.
 type Recorder struct {
-	mu       sync.Mutex // guards events, lost and flushed
+	mu       sync.Mutex // guards events, loops, lost and flushed
 	events   []record.Event
+	loops    map[loop]queued
 	lost     int
 	flushed  chan struct{} // closed after the next flush; nil if nobody waits for it
 	flushing sync.Mutex    // held while events are stored; guards atOnce
@@ -37,6 +37,16 @@ type Recorder struct {
 	asked    chan struct{} // has an item if Run is to flush at once
 	closed   chan struct{}
 }
+
+// A loop is what somebody who repeats a request can cause: events of an account with Noise or
+// Apart set, of which a History keeps the newest.
+type loop struct {
+	account int64
+	apart   string // the name of the events, if it is kept apart
+}
+
+// queued is what the queue has of a loop.
+type queued struct{ events, newest int }
 
 func (r *Recorder) channels() (asked, closed chan struct{}) {
 	r.once.Do(func() { r.asked, r.closed = make(chan struct{}, 1), make(chan struct{}) })
@@ -47,11 +57,7 @@ func (r *Recorder) channels() (asked, closed chan struct{}) {
 // itself: a request may long outlive its config.
 func (r *Recorder) Add(e record.Event, history record.History, log *slog.Logger) {
 	r.mu.Lock()
-	if len(r.events) == maxUnrecorded {
-		r.lost++
-	} else {
-		r.events = append(r.events, e)
-	}
+	r.add(e)
 	r.mu.Unlock()
 	_, closed := r.channels()
 	select {
@@ -59,6 +65,34 @@ func (r *Recorder) Add(e record.Event, history record.History, log *slog.Logger)
 		r.flush(history, log)
 	default:
 	}
+}
+
+// add queues an event. Of a loop, the queue has no more events than a History keeps: then the
+// newest takes the place of the one before it. So a loop cannot push out the events of others.
+func (r *Recorder) add(e record.Event) {
+	full := len(r.events) == maxUnrecorded
+	if e.Noise || e.Apart {
+		of, most := loop{account: e.Account}, record.HistoryKept
+		if e.Apart {
+			of.apart, most = e.Name, record.HistoryKeptApart
+		}
+		q := r.loops[of]
+		if q.events == most {
+			r.events[q.newest] = e
+			return
+		}
+		if r.loops == nil {
+			r.loops = map[loop]queued{}
+		}
+		if !full {
+			r.loops[of] = queued{q.events + 1, len(r.events)}
+		}
+	}
+	if full {
+		r.lost++
+		return
+	}
+	r.events = append(r.events, e)
 }
 
 // Wait waits until all events so far are stored, but not for long, so that a slow store
@@ -126,7 +160,7 @@ func (r *Recorder) flush(history record.History, log *slog.Logger) {
 	defer r.flushing.Unlock()
 	r.mu.Lock()
 	events, lost, flushed := r.events, r.lost, r.flushed
-	r.events, r.lost, r.flushed = nil, 0, nil
+	r.events, r.loops, r.lost, r.flushed = nil, nil, 0, nil
 	r.mu.Unlock()
 	if flushed != nil {
 		defer close(flushed)
@@ -170,7 +204,9 @@ func (r *Recorder) flush(history record.History, log *slog.Logger) {
 func (r *Recorder) requeue(events []record.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kept := min(len(events), maxUnrecorded-len(r.events))
-	r.lost += len(events) - kept
-	r.events = append(slices.Clone(events[len(events)-kept:]), r.events...)
+	later := r.events
+	r.events, r.loops = nil, nil
+	for _, e := range append(events, later...) {
+		r.add(e)
+	}
 }

@@ -180,3 +180,30 @@ func TestRequestsAtOnceShareAWriteOfTheHistory(t *testing.T) {
 		}
 	})
 }
+
+// A loop of refusals cannot push the events of others out of the queue, even while the store
+// takes none. Its newest event is kept.
+func TestALoopTakesNoPlacesOfOthers(t *testing.T) {
+	var r Recorder
+	h := &pickyHistory{most: 1000, down: true}
+	log := slog.New(slog.DiscardHandler)
+	for i := range 3 * maxUnrecorded {
+		r.Add(record.Event{Name: "refused", Account: 1, Apart: true, Ref: fmt.Sprint(i)}, h, log)
+		r.Add(record.Event{Name: "wrong", Account: 1, Noise: true, Ref: fmt.Sprint(i)}, h, log)
+		if i%maxUnrecorded == 0 {
+			r.Add(record.Event{Name: "changed", Account: 1}, h, log)
+			r.Add(record.Event{Name: "refused", Account: 2, Apart: true}, h, log)
+			r.flush(h, log)
+		}
+	}
+	count, newest := map[string]int{}, map[string]string{}
+	for _, e := range r.events {
+		name := fmt.Sprint(e.Account, " ", e.Name)
+		count[name]++
+		newest[name] = e.Ref
+	}
+	if last := fmt.Sprint(3*maxUnrecorded - 1); r.lost > 0 || newest["1 refused"] != last || newest["1 wrong"] != last ||
+		fmt.Sprint(count) != fmt.Sprintf("map[1 changed:3 1 refused:%d 1 wrong:%d 2 refused:3]", record.HistoryKeptApart, record.HistoryKept) {
+		t.Errorf("%d are lost; the queue has %v with %v", r.lost, count, newest)
+	}
+}

@@ -167,14 +167,17 @@ const (
 // malformed describes what is wrong with a body. It names a field only if the struct has
 // it, because anything else is the client's own text.
 func malformed(err error, fields reflect.Type) error {
-	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && twice.Err == jsontext.ErrDuplicateName {
-		switch name := topField(twice.JSONPointer, fields); name {
-		case "":
+	if broken, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		name, twice := topField(broken.JSONPointer, fields), broken.Err == jsontext.ErrDuplicateName
+		switch {
+		case twice && name == "":
 			return Invalid("The body has the same key twice.")
-		case string(twice.JSONPointer[1:]):
+		case twice && name == string(broken.JSONPointer[1:]):
 			return Invalid("The body has the field %s twice.", name)
-		default:
+		case twice:
 			return Invalid("The field %s has the same key twice.", name)
+		case name != "":
+			return Invalid("The field %s is not valid JSON in UTF-8.", name)
 		}
 	}
 	if wrong, ok := errors.AsType[*json.SemanticError](err); ok {
