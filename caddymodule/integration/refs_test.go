@@ -192,9 +192,9 @@ func TestARefusalIsFoundByItsRef(t *testing.T) {
 
 	// Of a path, too, the newest.
 	for range 2 {
-		s.get("/admin/x", token).want(wire.ErrSessionInvalid)
+		node.get("/admin/x", token).want(wire.ErrSessionInvalid)
 	}
-	newest := s.get("/admin/x", token).want(wire.ErrSessionInvalid)
+	newest := node.get("/admin/x", token).want(wire.ErrSessionInvalid)
 	storetest.Eventually(t, 10*time.Second, "the newest ref of a path", func() bool {
 		return strings.Contains(node.cli("", "account", "history", "--json", "--ref", newest.ref()).out, record.RequestRefused)
 	})

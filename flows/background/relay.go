@@ -162,14 +162,14 @@ type outcome struct {
 	err     error // from the store
 }
 
-// claimFor returns how long a claim lasts with this timeout of the receiver. A claim also takes
+// ClaimFor returns how long a claim lasts with this timeout of the receiver. A claim also takes
 // the time of the store, which has 2 s for each call.
-func claimFor(timeout time.Duration) time.Duration { return 4 * max(timeout, 2*time.Second) }
+func ClaimFor(timeout time.Duration) time.Duration { return 4 * max(timeout, 2*time.Second) }
 
 func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (queues []record.OutboxQueue, err error) {
 	err = Maintain(r.Log, "claiming events", func() (err error) {
 		now := r.Now().Round(0) // a claim does not last longer while the machine is suspended
-		queues, err = r.Outbox.Claim(ctx, now, now.Add(claimFor(c.Events.Timeout)), c.Code, limit)
+		queues, err = r.Outbox.Claim(ctx, now, now.Add(ClaimFor(c.Events.Timeout)), c.Code, limit)
 		return err
 	})
 	return queues, err
@@ -195,7 +195,7 @@ func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.Ou
 func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.OutboxQueue) (done []int64, pause time.Duration, tries int, err error) {
 	tries = q.Tries
 	for _, e := range q.Events {
-		if r.Now().Add(claimFor(c.Events.Timeout) / 2).After(q.Until) {
+		if r.Now().Add(ClaimFor(c.Events.Timeout) / 2).After(q.Until) {
 			return done, 0, tries, nil // the claim may expire before the queue is acknowledged
 		}
 		// Even of a type that is no longer listed: this node may have the older configuration.

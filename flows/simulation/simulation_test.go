@@ -19,6 +19,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -48,6 +49,7 @@ const (
 	lockAfter          = 4
 	failuresPerAddress = 6
 	sessionsPerAccount = 2 // of beta
+	eventTimeout       = time.Second
 	recoveryLink       = "https://app.example.com/recover#"
 )
 
@@ -96,7 +98,7 @@ func newWorld(p plan, traced bool) *world {
 		}
 		c := &tenant.Company{Code: code, NoAPIKey: true, Passkeys: keychain{}, SMS: &w.outside, Mail: &w.outside, Texts: texts(), Policy: policy}
 		if code == "acme" {
-			c.Events = tenant.Events{Receiver: &w.outside, Timeout: time.Second, Retry: 500 * time.Millisecond}
+			c.Events = tenant.Events{Receiver: &w.outside, Timeout: eventTimeout, Retry: 500 * time.Millisecond}
 		}
 		w.companies[code] = c
 	}
@@ -171,7 +173,9 @@ func (w *world) run(p plan) {
 	acted.Store(true)
 	browsing.Wait()
 	w.tell(mended)
-	soon := 5 * time.Second // see "What happens when" in docs/many-nodes.md
+	// See "What happens when" in docs/many-nodes.md. If the answer to a claim of events was lost,
+	// no node has them until the claim ends.
+	soon := max(5*time.Second, background.ClaimFor(eventTimeout)+2*time.Second)
 	for _, n := range w.nodes {
 		if n.running.Load() == nil {
 			n.start()
