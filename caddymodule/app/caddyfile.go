@@ -164,6 +164,9 @@ func (c *Company) parseOAuth(d *caddyfile.Dispenser) error {
 func (a *Account) parse(d *caddyfile.Dispenser) error {
 	mnemocode := d.Val()
 	check := func() error { return a.check(mnemocode) }
+	if err := check(); err != nil {
+		return d.WrapErr(err)
+	}
 	return guest.Complete(d, guest.CheckedOptions(d, check, a.options(), "identity"), check)
 }
 

@@ -381,20 +381,23 @@ func (c *Company) checkSenders() error {
 // set the codes, and the company their length and the region of their phones.
 func (c *Company) checkFixed() error {
 	o := &c.effective.OTP
-	phones := map[string]bool{}
-	for _, fixed := range o.Fixed {
+	codes := map[string]string{} // by phone
+	for i, fixed := range o.Fixed {
+		directive := guest.Nth("otp fixed", i)
 		if _, ok := typed.OTP(fixed.Code, o.Length); !ok {
-			return fmt.Errorf("otp fixed: a code must have %d digits, as otp length says", o.Length)
+			return fmt.Errorf("%s: a code must have %d digits, as otp length says", directive, o.Length)
 		}
 		for _, given := range fixed.Phones {
 			phone := c.effective.ReadPhone(given)
 			switch {
 			case phone == "":
-				return fmt.Errorf("otp fixed: %q is not a possible phone, or could be two; write it as an international number, as in +37060012345", given)
-			case phones[phone]:
+				return fmt.Errorf("%s: %q is not a possible phone, or could be two; write it as an international number, as in +37060012345", directive, given)
+			case codes[phone] == fixed.Code:
+				return fmt.Errorf("%s: %s appears twice; remove one", directive, phone)
+			case codes[phone] != "":
 				return fmt.Errorf("otp fixed: %s has two codes; keep only one", phone)
 			}
-			phones[phone] = true
+			codes[phone] = fixed.Code
 		}
 	}
 	return nil

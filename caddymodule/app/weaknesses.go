@@ -119,7 +119,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 		methods = "name PHONE or MAIL in methods of recovery"
 	}
 	free := policy.Unlimited(app, &c.Policy)
-	beyond := slices.Compact(slices.Sorted(slices.Values(slices.Concat(app.Insecure, c.Insecure))))
+	beyond := slices.Compact(slices.Sorted(slices.Values(slices.Concat(app.Beyond(), c.Beyond()))))
 	for _, w := range []struct {
 		is                         bool
 		directive, message, advice string

@@ -191,6 +191,9 @@ func (s *server) refusalOf(response *http.Response) error {
 	if response.StatusCode == http.StatusForbidden && s.key == "" { // Caddy has checked Host and Origin
 		refusal.Error += "; the global option admin may have no enforce_origin, and needs this address in its origins if it has any"
 	}
+	if wait := response.Header.Get("Retry-After"); wait != "" {
+		refusal.Error += "; Retry-After is " + wait
+	}
 	return &cliError{exit: exit, field: refusal.Field, message: refusal.Error}
 }
 

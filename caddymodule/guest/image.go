@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -16,7 +15,7 @@ const maxImage = 512 << 10
 // ReadImage reads an image that a browser can show, and returns its media type. The
 // first bytes determine the type.
 func ReadImage(name string) (kind string, content []byte, err error) {
-	content, err = os.ReadFile(name)
+	content, err = ReadFile(name)
 	if err != nil {
 		return "", nil, err
 	}

@@ -26,12 +26,14 @@ func IsShortKey(key string) bool { return len(key) < minKey }
 const hashedKey = "sha256:"
 
 // IsHashedKey reports whether a key is given as its SHA-256.
-func IsHashedKey(key string) bool { return strings.HasPrefix(key, hashedKey) }
+func IsHashedKey(key string) bool {
+	return len(key) >= len(hashedKey) && strings.EqualFold(key[:len(hashedKey)], hashedKey)
+}
 
 // HashKey returns the SHA-256 of a key, which may already be given as its SHA-256.
 func HashKey(key string) (hash [sha256.Size]byte, err error) {
-	if digits, given := strings.CutPrefix(key, hashedKey); given {
-		raw, err := hex.DecodeString(digits)
+	if IsHashedKey(key) {
+		raw, err := hex.DecodeString(key[len(hashedKey):])
 		if err != nil || len(raw) != sha256.Size {
 			return hash, errors.New("sha256: must be followed by 64 hex digits")
 		}

@@ -17,8 +17,8 @@ func Module(namespace string, raw *json.RawMessage) Parser {
 
 // ParseModule parses the name of a plugin of this namespace, and lets the plugin parse the
 // arguments and the block after it. It sets raw to the plugin's JSON. The error for an
-// unknown name lists the plugins of this Caddy.
-func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) error {
+// unknown name lists the plugins of this Caddy, and then words.
+func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage, words ...string) error {
 	name, problem := "", "the name of a module is missing"
 	if d.NextArg() {
 		name, problem = d.Val(), fmt.Sprintf("there is no module '%s'", d.Val())
@@ -28,7 +28,7 @@ func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage)
 		for _, module := range caddy.GetModules(namespace) {
 			names = append(names, module.ID.Name())
 		}
-		return d.Errf("%s; this Caddy has: %s", problem, strings.Join(names, ", "))
+		return d.Errf("%s; this Caddy has: %s", problem, strings.Join(append(names, words...), ", "))
 	}
 	guest, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -21,7 +22,7 @@ type Source map[string]string
 var named = map[string]bool{"company": true, "disclaimer": true, "oauth": true, "account": true, "key": true, "header": true}
 
 // numbered lists the options that may stand several times and have no name. See Nth.
-var numbered = map[string]bool{"fresh": true, "role": true, "login_page": true, "sms": true, "mail": true}
+var numbered = map[string]bool{"fresh": true, "role": true, "login_page": true, "sms": true, "mail": true, "fixed": true}
 
 // Nth names the option at index i of those with one name. From the second on, it has the
 // number after the name, as in `role 2`.
@@ -99,15 +100,36 @@ func (s Source) At(err error) error {
 	if err == nil {
 		return nil
 	}
-	advice := ""
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		advice = "; correct the path"
-	case errors.Is(err, fs.ErrPermission):
-		advice = "; let Caddy's user read it"
-	}
+	advice := adviceOn(err)
 	if at := s.Line(err.Error()); at != "" {
 		advice += ", at " + at
 	}
 	return fmt.Errorf("%w%s", err, advice)
 }
+
+// adviceOn says what to do if err tells of a file that can't be read.
+func adviceOn(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "; correct the path"
+	case errors.Is(err, fs.ErrPermission):
+		return "; let Caddy's user read it"
+	}
+	return ""
+}
+
+// ReadFile reads a file that an option names. Its error has the advice of Source.At, because
+// of the error of a plugin Caddy keeps only the text.
+func ReadFile(name string) ([]byte, error) {
+	if err := CheckPath(name); err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, errors.New(err.Error() + adviceOn(err))
+	}
+	return content, nil
+}
+
+// CheckPath refuses a path with placeholders.
+func CheckPath(name string) error { return CheckNoSecret(name, "write the path itself") }

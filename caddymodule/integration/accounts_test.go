@@ -507,6 +507,11 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 		server := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, body, http.StatusNotFound) }))
 		s.cliAt(strings.TrimPrefix(server.URL, "http://"), "", "--company", "acme", "account", "show", "bob", "--by", "mnemocode").want(1, "404", "does this Caddy have mnemogate?")
 	}
+	busy := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "300")
+		http.Error(w, `{"error":"too many attempts"}`, http.StatusTooManyRequests)
+	}))
+	s.cliAt(strings.TrimPrefix(busy.URL, "http://"), "", "account", "list").want(1, "too many attempts; Retry-After is 300")
 	for problem, args := range map[string][]string{
 		"go together":       {"--api", s.URL},
 		"leave --address":   {"--api", s.URL, "--key-file", keyFile(keyOfAll), "--address", "localhost:2019"},

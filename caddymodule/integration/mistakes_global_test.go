@@ -47,6 +47,20 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{company, "oauth 1 oidc https://id.example {\nclient_id us\n}", "company acme: oauth 1: client_secret is missing; a client without one needs require_pkce, at Caddyfile:8"},
 		{company, "oauth 1 oidc https://id.example/.well-known/openid-configuration {\nclient_id us\nclient_secret x\nredirect_uri https://a.example\n}", "oauth oidc: issuer: leave out what begins with /.well-known, at Caddyfile:6"},
 		{company, "oauth 1 oidc https://login.microsoftonline.com/{tenantid}/v2.0 {\nclient_id us\nclient_secret x\nredirect_uri https://a.example\n}", "company acme: oauth 1: tenants is missing, since this issuer stands for many; name the ids of yours, write any, or write one tenant's id in the issuer, at Caddyfile:10"},
+		{company, "otp {\nfixed 123456 +37060012345\nfixed 1234 +37060012346\n}", "company acme: otp fixed 2: a code must have 6 digits, as otp length says, at Caddyfile:8"},
+		{company, "otp {\nfixed 123456 +37060012345\nfixed 234567 60012345\n}", `company acme: otp fixed 2: "60012345" is not a possible phone, or could be two; write it as an international number, as in +37060012345, at Caddyfile:8`},
+		{company, "otp {\nfixed 123456 +37060012345 \"+370 600 12345\"\n}", "company acme: otp fixed: +37060012345 appears twice; remove one, at Caddyfile:7"},
+		{company, "account \"a b\" {\nlogin x\n}", "company acme: account a b: profile_mnemocode: it must be 1 to 128 visible ASCII characters without braces, and not . or .., which no URL can name, at Caddyfile:6"},
+		{company, "mail webhook https://gateway.example {\ncountries +370\n}", "company acme: mail: countries: it does not belong here: write it into sms <module> { ... }, at Caddyfile:7"},
+		{company, "mail smtp mail.example:25 {\nfrom a@a.example\nca testdata/none.pem\n}", "mail smtp: ca: open testdata/none.pem: no such file or directory; correct the path, at Caddyfile:8"},
+		{company, "oauth 1 oidc https://id.example {\n" + client + "icon testdata/none.svg\n}", "icon: open testdata/none.svg: no such file or directory; correct the path, at Caddyfile:10"},
+		{company, "oauth 1 oidc https://id.example {\nclient_id a\nclient_secret b\nredirect_uri {env.X}\n}", "redirect_uri: placeholders are not replaced here; write the URI itself, at Caddyfile:9"},
+		{company, "mail smtp mail.example:25 {\nfrom a@a.example\nca {env.X}\n}", "mail smtp: ca: placeholders are not replaced here; write the path itself, at Caddyfile:8"},
+		{company, "texts {env.X}", "company acme: texts: placeholders are not replaced here; write the path itself, at Caddyfile:6"},
+		{company, "password {\nblocklist {env.X}\n}", "company acme: password blocklist: placeholders are not replaced here; write the path itself, at Caddyfile:7"},
+		{bare, "captcha off\napi_key SHA256:0", "company acme: api_key: sha256: must be followed by 64 hex digits, at Caddyfile:6"},
+		{bare, "captcha none\napi_key off", "company acme: captcha: there is no module 'none'; this Caddy has: hcaptcha, "},
+		{bare, "events none\napi_key off", "company acme: events: there is no module 'none'; this Caddy has: webhook, or off, at Caddyfile:5"},
 		{bare, "api_key off", "company acme: captcha is missing; choose one, or captcha off, at Caddyfile:4"},
 		{bare, "captcha off", "company acme: api_key is missing; add one, or api_key off, at Caddyfile:4"},
 		{bare, "captcha off\napi_key $ACME_API_KEY", "company acme: api_key: it looks like a shell variable, which Caddy does not replace; write {env.NAME} for the value of NAME, at Caddyfile:6"},
@@ -286,6 +300,9 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		if entries, _ := os.ReadDir(dir); len(entries) > 0 {
 			t.Errorf("%s: validating created %s", config, entries[0].Name())
 		}
+	}
+	if _, err := adaptAndValidate(strings.Replace(global, "OPTIONS", "sessions redis redis://127.0.0.1:1 {\nwait_replicas 0\n}", 1)); err != nil {
+		t.Errorf("the default is refused: %v", err)
 	}
 	if _, err := adaptAndValidate(strings.Replace(shared, "OPTIONS", "", 1)); err != nil {
 		t.Errorf("companies share a key, and no site needs it to tell them apart: %v", err)

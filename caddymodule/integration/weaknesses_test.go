@@ -45,7 +45,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{env: []string{"MNEMOGATE_TEST_SHORT_KEY=elevenchars"}, global: strings.Replace(realHashing, "argon2id", "regex [[:digit:]]\nargon2id", 1) + "\nlimits {\nsms_per_address unlimited\n}",
 		handler: "login_page acme {\ncolor \"#111111\"\n}",
-		company: "name \"Žemaitijos šilumos tinklai\"\ncaptcha static tea-time\nsms weak\noauth 3 oauth2 {\nauthorize_url http://127.0.0.1:2/a\ntoken_url http://127.0.0.1:2/t\nuserinfo_url http://127.0.0.1:2/u\nsubject id\nclient_id x\nclient_secret x\nredirect_uri https://app.example.com/callback\n}\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\ntemporary 1m\n}",
+		company: "name \"Žemaitijos šilumos tinklai\"\ncaptcha static tea-time\nsms weak\noauth 3 oauth2 {\nauthorize_url http://127.0.0.1:2/a\ntoken_url http://127.0.0.1:2/t\nuserinfo_url http://127.0.0.1:2/u\nsubject id\nclient_id x\nclient_secret x\nredirect_uri https://app.example.com/callback\n}\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\ntemporary 1m insecure\n}",
 		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\ncountries +370 +3712\n}\nlimits {\nsms_countries +3706 +371 +372\nlock_after 50\ndisable_after 49\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
 			"company zeta {\naccount zoe@example.com\nnotices new_device\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} only-to-try-it-0001 " + testKey + "\ncaptcha off\nlimits {\nsms_per_address 30/1h\nsms_per_company 2000/24h\n}\nrecovery {\nmethods off\n}\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
 	doctor := s.cli("", "doctor").out
@@ -107,6 +107,9 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	}
 	if strings.Contains(doctor, "acme: limits sms_per_company") || strings.Contains(doctor, "zeta: limits ") {
 		t.Error("doctor warns of a budget that is limited")
+	}
+	if strings.Contains(doctor, "session.temporary") || strings.Contains(s.log(), "session.temporary") {
+		t.Error("it warns of the word insecure where no standard forbids the value")
 	}
 	for _, secret := range []string{"elevenchars", "tea-time", "123456 "} {
 		if strings.Contains(s.log(), secret) || strings.Contains(doctor, secret) {

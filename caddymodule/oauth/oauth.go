@@ -192,6 +192,9 @@ func (c *oauthClient) validate(what string) error {
 
 func (c *oauthClient) checkRedirects() error {
 	for _, uri := range c.RedirectURI {
+		if err := guest.CheckNoSecret(uri, "write the URI itself"); err != nil {
+			return guest.Inside("redirect_uri", err)
+		}
 		if u, err := url.Parse(uri); err != nil || u.Scheme == "" || strings.Contains(uri, "#") {
 			return fmt.Errorf("redirect_uri: %q is not an absolute URI without a fragment; write one like https://app.example.com/callback", uri)
 		} else if strings.HasPrefix(u.Scheme, "http") && u.Hostname() == "" || len(uri) > maxRedirectURI {

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
 // The operator's style sheet may use files next to it, such as fonts. They are found
@@ -50,7 +52,7 @@ func (p *Page) readStyle(name string) error {
 	if name == "" {
 		return nil
 	}
-	sheet, err := os.ReadFile(name)
+	sheet, err := guest.ReadFile(name)
 	if err != nil {
 		return fmt.Errorf("style: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 func init() {
 	p := &Policy{Passkeys: new(passkey.Settings), IssuedTokens: new(tenant.IssuedTokens)}
+	guest.Belong("sms <module> { ... }", guest.Parsers{"countries": nil})
 	guest.Belong("session { ... }", p.sessionOptions())
 	guest.Belong("otp { ... }", p.otpOptions())
 	guest.Belong("password { ... }", p.passwordOptions())
@@ -137,7 +138,7 @@ func (p *Passwords) parseBreached(d *caddyfile.Dispenser) error {
 func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
 	args, insecure := guest.CutInsecure(d.RemainingArgs())
 	if insecure {
-		p.Insecure = append(p.Insecure, "password.argon2id")
+		p.Insecure = append(p.Insecure, argon2idKey)
 	}
 	if len(args) != 3 {
 		return guest.ErrArguments
@@ -252,7 +253,7 @@ func moduleOrOff(namespace string, raw *json.RawMessage) guest.Parser {
 			}
 			d.Prev()
 		}
-		return guest.ParseModule(d, namespace, raw)
+		return guest.ParseModule(d, namespace, raw, "or "+off)
 	}
 }
 

@@ -28,6 +28,8 @@ func (p *Policy) Check() error {
 		p.checkSecondFactor,
 		p.checkGateways,
 		p.checkMailColor,
+		func() error { return guest.Inside("texts", guest.CheckPath(p.Texts)) },
+		func() error { return guest.Inside("password blocklist", guest.CheckPath(p.Password.Blocklist)) },
 		p.checkLocale,
 		p.checkNotices,
 		p.checkSupport,
@@ -80,7 +82,7 @@ func (p *Policy) checkPasswords() error {
 
 func (p *Policy) checkArgon2id(a password.Argon2id) error {
 	err := a.Check()
-	if err == nil || !slices.Contains(p.Insecure, "password.argon2id") {
+	if err == nil || !slices.Contains(p.Insecure, argon2idKey) {
 		return err
 	}
 	return a.Bounded()

@@ -181,6 +181,18 @@ func (o *Option) check(p *Policy) error {
 	return nil
 }
 
+// Beyond lists what Insecure names and a standard would refuse.
+func (p *Policy) Beyond() []string {
+	strict := *p
+	strict.Insecure = nil
+	return slices.DeleteFunc(slices.Clone(p.Insecure), func(name string) bool {
+		if name == argon2idKey {
+			return strict.checkArgon2id(p.Password.Argon2id) == nil
+		}
+		return !slices.ContainsFunc(Options, func(o Option) bool { return o.key() == name && o.check(&strict) != nil })
+	})
+}
+
 func (s Span) has(n int64) bool { return s.Least <= n && n <= s.Most }
 
 // Rule says what the standard demands, as in "at most 10m".
@@ -198,6 +210,9 @@ func (o *Option) text(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
+// argon2idKey is the name of password argon2id in Policy.Insecure.
+const argon2idKey = "password.argon2id"
+
 // mayExceed lists what Policy.Insecure may name.
 func mayExceed() (names []string) {
 	for _, o := range Options {
@@ -205,5 +220,5 @@ func mayExceed() (names []string) {
 			names = append(names, o.key())
 		}
 	}
-	return append(names, "password.argon2id")
+	return append(names, argon2idKey)
 }

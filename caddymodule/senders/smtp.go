@@ -148,7 +148,7 @@ func (s *SMTP) Provision(caddy.Context) error {
 	s.Timeout = cmp.Or(s.Timeout, defaultSendTimeout)
 	s.MaxConns = cmp.Or(s.MaxConns, defaultMailConns)
 	if s.CA != "" {
-		certificates, err := os.ReadFile(s.CA)
+		certificates, err := guest.ReadFile(s.CA)
 		if err != nil {
 			return fmt.Errorf("mail smtp: ca: %w", err)
 		}

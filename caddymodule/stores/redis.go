@@ -61,7 +61,12 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (r *Redis) syntax() guest.Parsers {
 	return guest.Parsers{
 		"sentinel <master>": guest.Text(&r.Sentinel),
-		"wait_replicas <n>": guest.OneValue(guest.Int(&r.WaitReplicas)),
+		"wait_replicas <n>": guest.OneValue(func(arg string) string {
+			if arg == "0" { // the default
+				return ""
+			}
+			return guest.Int(&r.WaitReplicas)(arg)
+		}),
 	}
 }
 
