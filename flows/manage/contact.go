@@ -253,7 +253,10 @@ func (s *Self) SendOwnContact(ctx context.Context, contact record.Contact, text 
 func (s *Self) ConfirmOwnContact(ctx context.Context, contact record.Contact, token, code string) error {
 	at := s.attempt
 	defer func() { s.emitLocks(ctx, at, s.Account) }()
-	if err := cmp.Or(at.CheckAddress(ctx), at.CheckCodes(s.Account.FailureCounts)); err != nil {
+	if err := at.CheckAddress(ctx); err != nil {
+		return err
+	}
+	if err := at.CheckCodes(s.Account.FailureCounts); err != nil {
 		return err
 	}
 	known, right, err := s.tryContact(ctx, at, s.contactOwner(), token, code)

@@ -1,7 +1,6 @@
 package manage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -96,7 +95,10 @@ func (s *Self) ConfirmOwnTOTP(ctx context.Context, code string) (backupCodes []s
 	}
 	at := s.attempt
 	defer func() { s.emitLocks(ctx, at, s.Account) }()
-	if err := cmp.Or(at.CheckAddress(ctx), at.CheckCodes(s.Account.FailureCounts)); err != nil {
+	if err := at.CheckAddress(ctx); err != nil {
+		return nil, err
+	}
+	if err := at.CheckCodes(s.Account.FailureCounts); err != nil {
 		return nil, err
 	}
 	_, err = s.ConfirmTOTP(ctx, s.Account.Mnemocode, code, s.Session.ID)
