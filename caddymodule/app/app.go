@@ -204,8 +204,8 @@ func (a *App) Validate() error {
 }
 
 func (a *App) check() error {
-	if err := a.checkCompanies(); err != nil {
-		return err
+	if len(a.Companies) == 0 {
+		return errors.New("company is missing; add at least one")
 	}
 	if a.Cache < 1000 || a.Cache > 100_000_000 {
 		return errors.New("cache: choose 1000 to 100000000 sessions")
@@ -228,13 +228,6 @@ func (a *App) warn(found []Weakness) {
 	for _, w := range found {
 		a.log.Warn(w.Directive+": "+w.Message, "company", w.Company, "at", w.At, "advice", w.Advice)
 	}
-}
-
-func (a *App) checkCompanies() error {
-	if len(a.Companies) == 0 {
-		return errors.New("company is missing; add at least one")
-	}
-	return nil
 }
 
 // Start makes the service ready. If a store can't be reached, the config still loads, and

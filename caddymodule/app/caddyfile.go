@@ -41,10 +41,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Errf("mnemogate: it takes no argument like %s; write company %[1]s { ... } into its block", d.Val())
 	}
 	a.Companies = map[string]*Company{}
-	if err := guest.CheckedOptions(d, a.Policy.Check, a.options(), append(policy.Repeatable, "company")...); err != nil {
-		return err
-	}
-	return a.checkWhole(d)
+	return guest.CheckedOptions(d, a.Policy.Check, a.options(), append(policy.Repeatable, "company")...)
 }
 
 func (a *App) options() guest.Parsers {
@@ -55,21 +52,6 @@ func (a *App) options() guest.Parsers {
 	options["audit_keep <duration>"] = guest.OneValue(guest.Duration(&a.AuditKeep))
 	options["company <code> { ... }"] = func(d *caddyfile.Dispenser) error { return parseNamed(d, a.Companies, (*Company).parse) }
 	return options
-}
-
-// checkWhole checks for missing options after the whole block was read.
-func (a *App) checkWhole(d *caddyfile.Dispenser) error {
-	if err := a.checkCompanies(); err != nil {
-		return d.WrapErr(err)
-	}
-	for code, c := range a.Sorted() {
-		if err := c.checkGiven(&a.Policy); err != nil {
-			at := caddyfile.NewDispenser([]caddyfile.Token{c.at})
-			at.Next()
-			return at.WrapErr(guest.Inside("company "+code, err))
-		}
-	}
-	return nil
 }
 
 // parseNamed parses an option that has a name as its only argument, followed by a
@@ -88,7 +70,7 @@ func parseNamed[T any](d *caddyfile.Dispenser, all map[string]*T, parse func(*T,
 }
 
 func (c *Company) parse(d *caddyfile.Dispenser) error {
-	c.code, c.at = d.Val(), d.Token()
+	c.code = d.Val()
 	if err := c.checkCode(); err != nil {
 		return d.WrapErr(err)
 	}
@@ -162,12 +144,7 @@ func (c *Company) parseOAuth(d *caddyfile.Dispenser) error {
 }
 
 func (a *Account) parse(d *caddyfile.Dispenser) error {
-	mnemocode := d.Val()
-	check := func() error { return a.check(mnemocode) }
-	if err := check(); err != nil {
-		return d.WrapErr(err)
-	}
-	return guest.Complete(d, guest.CheckedOptions(d, check, a.options(), "identity"), check)
+	return guest.Options(d, a.options(), "identity")
 }
 
 func (a *Account) options() guest.Parsers {

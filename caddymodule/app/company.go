@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/passkey"
@@ -64,11 +63,10 @@ type Company struct {
 	policy.Policy
 
 	code      string
-	at        caddyfile.Token // the start of its block, while a Caddyfile is read
-	effective tenant.Company  // includes inherited settings
-	shortKey  bool            // an API key is easy to guess
-	unusable  []string        // accounts that nobody can log in to
-	seeds     []manage.Seed   // by mnemocode
+	effective tenant.Company // includes inherited settings
+	shortKey  bool           // an API key is easy to guess
+	unusable  []string       // accounts that nobody can log in to
+	seeds     []manage.Seed  // by mnemocode
 }
 
 // Account is an account that is created at start. It is not created if it exists or
@@ -244,16 +242,6 @@ func (a *Account) seed(mnemocode string) (seed manage.Seed, err error) {
 	if a == nil {
 		return seed, errors.New("it is null; leave it out, or write {}")
 	}
-	seed = manage.Seed{Account: a.account(mnemocode), Password: a.Password, Answer: a.Answer}
-	if err := guest.ResolveInto("password", &seed.Password); err != nil {
-		return seed, err
-	}
-	err = guest.ResolveInto("question", &seed.Answer)
-	return seed, err
-}
-
-// account returns the account without its secrets.
-func (a *Account) account(mnemocode string) record.Account {
 	account := record.Account{
 		Mnemocode:       mnemocode,
 		Phone:           a.Phone,
@@ -268,19 +256,12 @@ func (a *Account) account(mnemocode string) record.Account {
 	for _, i := range a.Identities {
 		account.Identities = append(account.Identities, record.Identity(i))
 	}
-	return account
-}
-
-// check reports mistakes that are visible before the secrets and the company's region are
-// known.
-func (a *Account) check(mnemocode string) error {
-	seed := manage.Seed{Account: a.account(mnemocode), Answer: a.Answer}
-	seed.Phone = ""
-	manage.Read(new(tenant.Company), &seed.Account, record.Account{})
-	if !strings.Contains(a.Password, "{") {
-		seed.Password = a.Password
+	seed = manage.Seed{Account: account, Password: a.Password, Answer: a.Answer}
+	if err := guest.ResolveInto("password", &seed.Password); err != nil {
+		return seed, err
 	}
-	return checkSeed(seed)
+	err = guest.ResolveInto("question", &seed.Answer)
+	return seed, err
 }
 
 // check refuses settings that don't fit together. Its errors begin with the name of
@@ -338,11 +319,10 @@ func (c *Company) PasskeySettings(app *policy.Policy) *passkey.Settings {
 	return nil
 }
 
-// checkGiven refuses a company that lacks a setting it must choose. It runs before
-// and after provisioning, which moves the API keys into effective.
+// checkGiven refuses a company that lacks a setting it must choose.
 func (c *Company) checkGiven(app *policy.Policy) error {
 	captcha := c.NamesCaptcha() || app.NamesCaptcha()
-	switch keys := len(c.APIKeys) + len(c.effective.APIKeys); {
+	switch keys := len(c.effective.APIKeys); {
 	case keys == 0 && !c.APIKeyOff:
 		return errors.New("api_key is missing; add one, or api_key off")
 	case keys > 0 && c.APIKeyOff:
