@@ -39,8 +39,6 @@ type Gate interface {
 	// Asserts reports whether it sends assertions, and whether their issuer depends on
 	// the host of the request.
 	Asserts() (sends, byHost bool)
-	// Asked reports whether other proxies ask it by check.
-	Asked() bool
 	// WithoutPasskeys returns login_page or self_service if a company's passkeys
 	// don't work there on these hosts, else nothing.
 	WithoutPasskeys(a *app.App, hosts []string) (option, company, rpID string)

@@ -361,7 +361,7 @@ func oneAddress(_ facts, v *visit, _ way) [][]any {
 }
 
 func otherHosts(_ facts, v *visit, _ way) [][]any {
-	return when(v.hosts != "" && v.Asked() && !refusesOthers(v.server), v.hosts)
+	return when(v.hosts != "" && v.Patterns()["check"] != nil && !refusesOthers(v.server), v.hosts)
 }
 
 func otherProbes(_ facts, v *visit, _ way) [][]any {

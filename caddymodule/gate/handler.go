@@ -551,9 +551,6 @@ func (h *Handler) Patterns() map[string][]string {
 	return all
 }
 
-// Asked implements bypass.Gate.
-func (h *Handler) Asked() bool { return h.Check != "" }
-
 // Interface guards
 var (
 	_ bypass.Gate                 = (*Handler)(nil)

@@ -227,14 +227,8 @@ func (s *stream) Write(b []byte) (int, error) {
 	return s.ResponseWriterWrapper.Write(b)
 }
 
-// ReadFrom implements io.ReaderFrom.
-func (s *stream) ReadFrom(r io.Reader) (int64, error) {
-	if s.cut.Load() {
-		return 0, s.cutErr
-	}
-	s.begin(http.StatusOK)
-	return s.ResponseWriterWrapper.ReadFrom(&uncutReader{r, s})
-}
+// ReadFrom implements io.ReaderFrom by Write, which fails once the stream is cut.
+func (s *stream) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{s}, r) }
 
 // FlushError implements the method that http.ResponseController uses to flush.
 func (s *stream) FlushError() error {
@@ -245,17 +239,4 @@ func (s *stream) FlushError() error {
 		s.WriteHeader(http.StatusOK) // Caddy's recorders flush nothing before it
 	}
 	return http.NewResponseController(s.ResponseWriter).Flush()
-}
-
-// An uncutReader reads until the stream is cut.
-type uncutReader struct {
-	io.Reader
-	stream *stream
-}
-
-func (r *uncutReader) Read(p []byte) (int, error) {
-	if r.stream.cut.Load() {
-		return 0, r.stream.cutErr
-	}
-	return r.Reader.Read(p)
 }
