@@ -467,12 +467,12 @@ func (p *Store) Transaction(ctx context.Context, f func(context.Context, sqlstor
 				_, _ = on.Exec(ctx, "ROLLBACK") // if it fails, Release closes the connection
 			}
 		}()
-		q := queries{on, new(batch)}
-		q.waiting.add("BEGIN")
+		q := queries{on, new(pgx.Batch)}
+		q.waiting.Queue("BEGIN")
 		if err := f(ctx, q); err != nil {
 			return err
 		}
-		var commit batch
+		var commit pgx.Batch
 		commit.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
 			if tag.String() == "ROLLBACK" { // a statement had failed
 				return pgx.ErrTxCommitRollback

@@ -15,11 +15,11 @@ type queries struct {
 	on *pgxpool.Conn
 	// The statements of a transaction that are sent with the next one; nil outside of a
 	// transaction.
-	waiting *batch
+	waiting *pgx.Batch
 }
 
 func (q queries) Exec(ctx context.Context, query string, args ...any) (n int64, err error) {
-	var b batch
+	var b pgx.Batch
 	b.Queue(query, args...).Exec(func(tag pgconn.CommandTag) error {
 		n = tag.RowsAffected()
 		return nil
@@ -28,14 +28,14 @@ func (q queries) Exec(ctx context.Context, query string, args ...any) (n int64, 
 	return n, err
 }
 
-func (q queries) Later(_ context.Context, query string, args ...any) { q.waiting.add(query, args...) }
+func (q queries) Later(_ context.Context, query string, args ...any) { q.waiting.Queue(query, args...) }
 
 func (q queries) Row(ctx context.Context, query string, args ...any) sqlstore.Scanner {
 	if q.waiting == nil {
 		return q.on.QueryRow(ctx, query, args...)
 	}
 	return waitingRow(func(dest ...any) error {
-		var b batch
+		var b pgx.Batch
 		var scanned error
 		b.Queue(query, args...).QueryRow(func(row pgx.Row) error {
 			if scanned = row.Scan(dest...); errors.Is(scanned, pgx.ErrNoRows) {
@@ -57,7 +57,7 @@ func (r waitingRow) Scan(dest ...any) error { return r(dest...) }
 
 func (q queries) Each(ctx context.Context, scan func(sqlstore.Scanner) error, query string, args ...any) error {
 	if q.waiting != nil {
-		if err := q.run(ctx, new(batch)); err != nil {
+		if err := q.run(ctx, new(pgx.Batch)); err != nil {
 			return err
 		}
 	}
@@ -74,20 +74,14 @@ func (q queries) Each(ctx context.Context, scan func(sqlstore.Scanner) error, qu
 	return rows.Err()
 }
 
-// A batch is a list of statements that are sent at once. Outside of a
+// run sends the statements that wait, and those of b, at once. Outside of a
 // transaction they are one transaction: all or nothing. Each statement sees what was
 // committed before it began, so a statement after a lock sees the changes that the
 // lock waited for.
-type batch struct{ pgx.Batch }
-
-// add adds a statement whose result does not matter.
-func (b *batch) add(query string, args ...any) { b.Queue(query, args...) }
-
-// run sends the statements that wait, and those of b.
-func (q queries) run(ctx context.Context, b *batch) error {
+func (q queries) run(ctx context.Context, b *pgx.Batch) error {
 	if q.waiting != nil {
 		b.QueuedQueries = append(q.waiting.QueuedQueries, b.QueuedQueries...)
 		q.waiting.QueuedQueries = nil
 	}
-	return q.on.SendBatch(ctx, &b.Batch).Close()
+	return q.on.SendBatch(ctx, b).Close()
 }

@@ -180,19 +180,12 @@ type target struct {
 }
 
 func (t target) sentinel(master string, addrs []string) (*goredis.Client, error) {
-	o := t.options
-	if o.Network == "unix" {
+	if t.options.Network == "unix" {
 		return nil, errors.New("sentinels are not reached by unix:// URLs")
 	}
-	return goredis.NewFailoverClient(&goredis.FailoverOptions{
-		MasterName: master, SentinelAddrs: addrs,
-		SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
-		Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
-		Dialer: o.Dialer, MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
-		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PipelinePoolSize: o.PipelinePoolSize,
-		DisableIdentity: true, ConnMaxIdleTime: o.ConnMaxIdleTime,
-	}), nil
+	shared := t.shared(addrs)
+	shared.MasterName, shared.SentinelUsername, shared.SentinelPassword = master, t.sentinelUser, t.sentinelPassword
+	return goredis.NewFailoverClient(shared.Failover()), nil
 }
 
 func (t target) cluster(addrs []string) (*goredis.ClusterClient, error) {
@@ -203,15 +196,21 @@ func (t target) cluster(addrs []string) (*goredis.ClusterClient, error) {
 	if o.DB != 0 {
 		return nil, errors.New("a Redis Cluster has no database but 0")
 	}
-	return goredis.NewClusterClient(&goredis.ClusterOptions{
-		Addrs:    addrs,
-		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+	shared := t.shared(addrs).Cluster()
+	shared.ClusterStateReloadInterval = reload
+	return goredis.NewClusterClient(shared), nil
+}
+
+// shared returns the options for several servers.
+func (t target) shared(addrs []string) *goredis.UniversalOptions {
+	o := t.options
+	return &goredis.UniversalOptions{
+		Addrs: addrs, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
 		Dialer: o.Dialer, MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
 		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
 		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PipelinePoolSize: o.PipelinePoolSize,
 		DisableIdentity: true, ConnMaxIdleTime: o.ConnMaxIdleTime, MaintNotificationsConfig: o.MaintNotificationsConfig,
-		ClusterStateReloadInterval: reload,
-	}), nil
+	}
 }
 
 // Starting and closing

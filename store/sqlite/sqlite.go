@@ -48,6 +48,7 @@ type Store struct {
 	Log *slog.Logger
 
 	file   string
+	path   string // the absolute one, which Start found
 	opened []openedFile
 
 	calls   sync.RWMutex // each call holds a read lock, so that Close waits for it; guards phase and created
@@ -342,23 +343,18 @@ func (s *Store) open(ctx context.Context) error {
 		return errors.Join(err, keeper.Close(), readers.Close(), writers.Close())
 	}
 	s.makePrivate(file) // not before it is known to be ours
-	s.writers, s.readers, s.keeper, s.reads = writers, readers, keeper, newQueries(readers)
+	s.path, s.writers, s.readers, s.keeper, s.reads = file, writers, readers, keeper, newQueries(readers)
 	return nil
 }
 
 // another returns a connection for a call that reads for minutes, so that it takes none
 // from readers.
 func (s *Store) another() (*sql.DB, error) {
-	file, err := filepath.Abs(s.file)
-	if err != nil {
-		return nil, err
+	db, err := sql.Open("sqlite", dsn(s.path, "query_only(1)"))
+	if err == nil {
+		db.SetMaxOpenConns(1)
 	}
-	db, err := sql.Open("sqlite", dsn(file, "query_only(1)"))
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1)
-	return db, nil
+	return db, err
 }
 
 // openAll opens the connections of readers, which stay open. So no call has to open a file,
