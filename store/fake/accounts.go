@@ -68,22 +68,13 @@ type row struct {
 	loginIDs [][2]string // field and login id
 	backup   []string
 	passkeys []record.Passkey
-	devices  []record.Device
-	tokens   []token
-	history  []record.Event // oldest first
 }
 
 func (r *row) clone() *row {
 	c := *r
 	c.Identities, c.Accepted, c.loginIDs = slices.Clone(r.Identities), slices.Clone(r.Accepted), slices.Clone(r.loginIDs)
-	c.backup, c.passkeys, c.devices = slices.Clone(r.backup), slices.Clone(r.passkeys), slices.Clone(r.devices)
-	c.tokens, c.history = slices.Clone(r.tokens), slices.Clone(r.history)
+	c.backup, c.passkeys = slices.Clone(r.backup), slices.Clone(r.passkeys)
 	return &c
-}
-
-type token struct {
-	*record.IssuedToken
-	generation int64 // the company's
 }
 
 type failure struct {
@@ -106,13 +97,17 @@ func (s *Accounts) Through(link Link) record.Accounts {
 		s.generations, s.seeds, s.spent = map[string]int64{}, map[[2]string]bool{}, map[[32]byte]time.Time{}
 		s.keys, s.queues = map[string][]record.SigningKey{}, map[[2]string]*queue{}
 	}
-	return accounts{s, link}
+	return accounts{Accounts: s, link: link}
 }
 
 type accounts struct {
+	missing
 	*Accounts
 	link Link
 }
+
+// missing has the methods that nobody simulates: a call panics.
+type missing struct{ record.Accounts }
 
 func (s accounts) do(ctx context.Context, what string, call func() error) error {
 	return do(ctx, s.link, &s.mu, "accounts."+what, call)
@@ -130,19 +125,6 @@ func (s *Accounts) row(company string, id int64) (*row, error) {
 		return nil, record.ErrNotFound
 	}
 	return r, nil
-}
-
-// ordered returns the accounts for which which is true, ordered by company and mnemocode.
-func (s *Accounts) ordered(which func(*row) bool) (all []*row) {
-	for _, r := range s.rows {
-		if which(r) {
-			all = append(all, r)
-		}
-	}
-	slices.SortFunc(all, func(a, b *row) int {
-		return cmp.Or(strings.Compare(a.Company, b.Company), strings.Compare(a.Mnemocode, b.Mnemocode))
-	})
-	return all
 }
 
 // load returns an account as readers get it.
@@ -188,42 +170,6 @@ func (s accounts) ByMnemocode(ctx context.Context, company, mnemocode string) (r
 
 func (s accounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (record.Account, error) {
 	return s.one(ctx, "by_identity", func(r *row) bool { return r.Company == company && slices.Contains(r.Identities, identity) })
-}
-
-func (s accounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
-	all, _, err := s.Search(ctx, company, record.Match{Reach: limit}, after, limit)
-	return all, err
-}
-
-func (s accounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
-	found, err = ask(ctx, s.link, &s.mu, "accounts.search", func() (found []record.Account, _ error) {
-		rows := s.ordered(func(r *row) bool { return r.Company == company && r.Mnemocode > after })
-		if len(rows) >= match.Reach {
-			rows = rows[:match.Reach]
-			for _, r := range rows {
-				last = r.Mnemocode
-			}
-		}
-		for _, r := range rows {
-			a := s.load(r)
-			if (match.Status == "" || match.Status == a.Status) && (match.Role == "" || match.Role == a.Role) &&
-				(match.Part == "" || slices.ContainsFunc(r.loginIDs, func(id [2]string) bool { return strings.Contains(id[1], match.Part) })) &&
-				(!match.NoSecondFactor || stranded(a)) && (!match.Failed || len(a.FailureCounts) > 0) &&
-				(match.PasswordSet == nil || *match.PasswordSet == (a.PasswordHash != "")) && !a.Updated.Before(stored(match.UpdatedSince)) && len(found) < limit {
-				found = append(found, a)
-			}
-		}
-		return found, nil
-	})
-	if err != nil {
-		last = ""
-	}
-	return found, last, err
-}
-
-// stranded reports whether an account could never give a second factor: see record.Census.
-func stranded(a record.Account) bool {
-	return a.Phone == "" && !a.HasApp() && a.BackupCodes == 0 && len(a.Identities) == 0 && a.Passkeys == 0
 }
 
 // refuse returns the TakenError or SpentError of an account that is about to be stored.
@@ -323,10 +269,7 @@ func (s accounts) Update(ctx context.Context, company string, id int64, change f
 			return record.Account{}, err
 		}
 		if ends {
-			s.revokeAll(r, a.Generation, a.Keep)
-			if !a.SpareTokens {
-				r.tokens = nil
-			}
+			s.revokeLater(company, id, a.Generation, a.Keep)
 			if a.PasswordHash != "" && a.PasswordHash != before.PasswordHash {
 				delete(s.failures[record.FailureKey{Company: company, Account: id}], record.WrongPasswords)
 			}
@@ -340,12 +283,6 @@ func (s accounts) Update(ctx context.Context, company string, id int64, change f
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }
-
-// revokeAll revokes what the new generation of an account revokes.
-func (s *Accounts) revokeAll(r *row, generation int64, keep record.TokenHash) {
-	s.forget(r, func(int, record.Device) bool { return true })
-	s.revokeLater(r.Company, r.ID, generation, keep)
-}
 
 func (s *Accounts) revokeLater(company string, id, generation int64, keep record.TokenHash) {
 	if of := (account{company, id}); s.pending[of].Generation < generation {
@@ -362,7 +299,7 @@ func (s accounts) SetPassword(ctx context.Context, now time.Time, a record.Accou
 		r.PasswordHash, r.MustSetPassword, r.Updated = hash, false, stored(now)
 		r.Generation++
 		delete(s.failures[record.FailureKey{Company: a.Company, Account: a.ID}], record.WrongPasswords)
-		s.revokeAll(r, r.Generation, keep)
+		s.revokeLater(a.Company, a.ID, r.Generation, keep)
 		s.insert(a.Company, a.ID, events)
 		return nil
 	})
@@ -567,169 +504,9 @@ func (s accounts) DeletePasskey(ctx context.Context, now time.Time, a record.Acc
 		r.passkeys = slices.Delete(slices.Clone(r.passkeys), i, i+1)
 		r.Generation++
 		r.Updated = stored(now)
-		s.revokeAll(r, r.Generation, keep)
+		s.revokeLater(a.Company, a.ID, r.Generation, keep)
 		s.insert(a.Company, a.ID, events)
 		return r.Generation, nil
-	})
-}
-
-// Devices
-
-func (s accounts) AddDevice(ctx context.Context, company string, id int64, d record.Device, former string) error {
-	return s.with(ctx, "add_device", company, id, func(r *row) error {
-		d.FactorUntil, d.Created, d.Expires, d.Failures = stored(d.FactorUntil), stored(d.Created), stored(d.Expires), 0
-		for _, old := range r.devices {
-			if d.FactorUntil.IsZero() && old.ID == former && old.Generation == d.Generation && old.CompanyGeneration == d.CompanyGeneration {
-				d.FactorUntil = old.FactorUntil
-			}
-		}
-		r.devices = append(slices.Clone(r.devices), d)
-		s.forget(r, func(i int, old record.Device) bool { return old.ID == former })
-		over := len(r.devices) - record.MaxDevices
-		s.forget(r, func(i int, _ record.Device) bool { return i < over })
-		return nil
-	})
-}
-
-// forget removes devices with their failure counts, and returns how many.
-func (s *Accounts) forget(r *row, which func(i int, d record.Device) bool) (n int) {
-	var left []record.Device
-	for i, d := range r.devices {
-		if !which(i, d) {
-			left = append(left, d)
-			continue
-		}
-		delete(s.failures, record.FailureKey{Company: r.Company, Account: r.ID, Device: d.ID})
-		n++
-	}
-	r.devices = left
-	return n
-}
-
-func (s *Accounts) device(r *row, d record.Device) record.Device {
-	d.Failures = s.counts(record.FailureKey{Company: r.Company, Account: r.ID, Device: d.ID})[record.WrongPasswords].Count
-	return d
-}
-
-func (s accounts) Device(ctx context.Context, company string, id int64, hash record.TokenHash) (record.Device, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.device", func() (record.Device, error) {
-		r, err := s.row(company, id)
-		if err != nil {
-			return record.Device{}, err
-		}
-		for _, d := range r.devices {
-			if d.Hash == hash {
-				return s.device(r, d), nil
-			}
-		}
-		return record.Device{}, record.ErrNotFound
-	})
-}
-
-func (s accounts) Devices(ctx context.Context, company string, id int64) ([]record.Device, error) {
-	return listOf(ctx, s, "devices", company, id, func(r *row) (all []record.Device) {
-		for _, d := range r.devices {
-			all = append(all, s.device(r, d))
-		}
-		return all
-	})
-}
-
-func (s accounts) RemoveDevices(ctx context.Context, company string, id int64, device string) error {
-	return s.do(ctx, "remove_devices", func() error {
-		n := 0
-		if r, err := s.row(company, id); err == nil {
-			n = s.forget(r, func(_ int, d record.Device) bool { return device == "" || d.ID == device })
-		}
-		if n == 0 && device != "" {
-			return record.ErrNotFound
-		}
-		return nil
-	})
-}
-
-// Issued tokens
-
-// tokensOf returns the tokens of an account that its company has not revoked.
-func (s *Accounts) tokensOf(r *row) (all []*record.IssuedToken) {
-	for _, t := range r.tokens {
-		if t.generation == s.generations[r.Company] {
-			all = append(all, copied(t.IssuedToken, r.Company))
-		}
-	}
-	return all
-}
-
-func copied(t *record.IssuedToken, company string) *record.IssuedToken {
-	return &record.IssuedToken{
-		Hash: t.Hash, ID: t.ID, Company: company, Account: t.Account, Name: t.Name, Paths: slices.Clone(t.Paths), Methods: slices.Clone(t.Methods),
-		Actor: t.Actor, Reason: t.Reason, Created: stored(t.Created), Expires: stored(t.Expires), LastUsed: stored(t.LastUsed),
-	}
-}
-
-func unexpired(all []*record.IssuedToken, now time.Time) []*record.IssuedToken {
-	return slices.DeleteFunc(all, func(t *record.IssuedToken) bool { return !t.Expires.After(now) })
-}
-
-func (s accounts) AddToken(ctx context.Context, a record.Account, t *record.IssuedToken, limit int) error {
-	return s.withPresent(ctx, "add_token", a, func(r *row) error {
-		if len(unexpired(s.tokensOf(r), t.Created)) >= limit {
-			return record.ErrConflict
-		}
-		kept := copied(t, a.Company)
-		kept.LastUsed = time.Time{}
-		r.tokens = append(r.tokens, token{kept, a.CompanyGeneration})
-		return nil
-	})
-}
-
-func (s accounts) Token(ctx context.Context, hash record.TokenHash) (*record.IssuedToken, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.token", func() (*record.IssuedToken, error) {
-		for _, r := range s.rows {
-			for _, t := range s.tokensOf(r) {
-				if t.Hash == hash {
-					return t, nil
-				}
-			}
-		}
-		return nil, record.ErrNotFound
-	})
-}
-
-func (s accounts) Tokens(ctx context.Context, now time.Time, company string, id int64) ([]*record.IssuedToken, error) {
-	return listOf(ctx, s, "tokens", company, id, func(r *row) []*record.IssuedToken { return unexpired(s.tokensOf(r), now) })
-}
-
-func (s accounts) UseToken(ctx context.Context, hash record.TokenHash, at time.Time) error {
-	return s.do(ctx, "use_token", func() error {
-		for _, r := range s.rows {
-			for _, t := range r.tokens {
-				if t.Hash == hash && t.LastUsed.Before(at) {
-					t.LastUsed = stored(at)
-				}
-			}
-		}
-		return nil
-	})
-}
-
-func (s accounts) DeleteToken(ctx context.Context, company string, id int64, tokenID string, acting bool) (record.Revocation, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.delete_token", func() (record.Revocation, error) {
-		r, err := s.row(company, id)
-		if err != nil {
-			return record.Revocation{}, err
-		}
-		left := slices.DeleteFunc(slices.Clone(r.tokens), func(t token) bool { return t.ID == tokenID && (!acting || t.Actor != "") })
-		if len(left) == len(r.tokens) {
-			return record.Revocation{}, record.ErrNotFound
-		}
-		r.tokens = left
-		s.revokeLater(company, id, r.Generation, record.TokenHash{})
-		of := account{company, id}
-		e := s.pending[of]
-		e.Token = s.next()
-		s.pending[of] = e
-		return e, nil
 	})
 }
 
@@ -823,56 +600,6 @@ func (s accounts) Seeded(ctx context.Context, company, mnemocode string) (bool, 
 	return ask(ctx, s.link, &s.mu, "accounts.seeded", func() (bool, error) { return s.seeds[[2]string{company, mnemocode}], nil })
 }
 
-func (s accounts) MoveAccount(ctx context.Context, company string, id int64, to string, change func(*record.Account)) error {
-	return s.with(ctx, "move_account", company, id, func(r *row) error {
-		a := s.load(r)
-		a.Company = to
-		change(&a)
-		a.NewPasskeys = append(a.NewPasskeys, r.passkeys...)
-		if err := s.refuse(a, r.loginIDs); err != nil {
-			return err
-		}
-		s.forget(r, func(int, record.Device) bool { return true })
-		r.tokens = nil
-		from, now := record.FailureKey{Company: company, Account: id}, record.FailureKey{Company: to, Account: id}
-		if moved := s.failures[from]; moved != nil {
-			delete(s.failures, from)
-			s.failures[now] = moved
-		}
-		r.Company, r.TOTP, r.TOTPPending = to, a.TOTP, a.TOTPPending
-		return nil
-	})
-}
-
-func (s accounts) ForgetCompany(ctx context.Context, company, heir string) error {
-	return s.do(ctx, "forget_company", func() error {
-		for seed := range s.seeds {
-			if seed[0] == company {
-				delete(s.seeds, seed)
-				if heir != "" {
-					s.seeds[[2]string{heir, seed[1]}] = true
-				}
-			}
-		}
-		maps.DeleteFunc(s.failures, func(key record.FailureKey, _ map[record.FailureKind]failure) bool { return key.Company == company })
-		delete(s.keys, company)
-		for name, q := range s.queues {
-			if name[0] != company {
-				continue
-			}
-			delete(s.queues, name)
-			moved := [2]string{heir, q.Name}
-			if has := s.queues[moved]; heir != "" && has != nil {
-				has.Events, has.accounts = append(q.Events, has.Events...), append(q.accounts, has.accounts...)
-			} else if heir != "" {
-				q.Company, q.Claim = heir, ""
-				s.queues[moved] = q
-			}
-		}
-		return nil
-	})
-}
-
 func (s accounts) Secrets(ctx context.Context) ([]record.Secret, error) {
 	return ask(ctx, s.link, &s.mu, "accounts.secrets", func() ([]record.Secret, error) {
 		if len(s.secrets) == 0 {
@@ -880,18 +607,6 @@ func (s accounts) Secrets(ctx context.Context) ([]record.Secret, error) {
 			rand.Read(s.secrets[0].Value)
 		}
 		return slices.Clone(s.secrets), nil
-	})
-}
-
-func (s accounts) AddSecret(ctx context.Context, secret record.Secret) error {
-	return s.do(ctx, "add_secret", func() error {
-		if slices.ContainsFunc(s.secrets, func(old record.Secret) bool { return old.Number == secret.Number }) {
-			return record.ErrConflict
-		}
-		secret.Begins = stored(secret.Begins)
-		s.secrets = append(s.secrets, secret)
-		slices.SortFunc(s.secrets, func(a, b record.Secret) int { return cmp.Compare(a.Number, b.Number) })
-		return nil
 	})
 }
 
@@ -911,36 +626,8 @@ func (s accounts) AddSigningKey(ctx context.Context, company string, key record.
 	})
 }
 
-func (s accounts) RemoveSigningKeys(ctx context.Context, company string, number int64) error {
-	return s.do(ctx, "remove_signing_keys", func() error {
-		s.keys[company] = slices.DeleteFunc(slices.Clone(s.keys[company]), func(k record.SigningKey) bool { return k.Number < number })
-		return nil
-	})
-}
-
-func (s accounts) CompaniesWithAccounts(ctx context.Context) ([]string, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.companies", func() (companies []string, _ error) {
-		for _, r := range s.ordered(func(*row) bool { return true }) {
-			companies = append(companies, r.Company)
-		}
-		return slices.Compact(companies), nil
-	})
-}
-
 func (s accounts) Count(ctx context.Context) (int, error) {
 	return ask(ctx, s.link, &s.mu, "accounts.count", func() (int, error) { return len(s.rows), nil })
-}
-
-func (s accounts) Stranded(ctx context.Context, all bool) (map[string]int, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.stranded", func() (map[string]int, error) {
-		counts := map[string]int{}
-		for _, r := range s.rows {
-			if a := s.load(r); a.Status == record.StatusActive && (all || a.SecondFactor) && stranded(a) {
-				counts[a.Company]++
-			}
-		}
-		return counts, nil
-	})
 }
 
 func (s accounts) Sweep(ctx context.Context, now time.Time) error {
@@ -949,10 +636,6 @@ func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 			maps.DeleteFunc(kinds, func(_ record.FailureKind, f failure) bool {
 				return key.Account == 0 && f.changed.Before(now.Add(-24*time.Hour)) && !f.Until.After(now)
 			})
-		}
-		for _, r := range s.rows {
-			s.forget(r, func(_ int, d record.Device) bool { return d.Expires.Before(now) })
-			r.tokens = slices.DeleteFunc(r.tokens, func(t token) bool { return t.Expires.Before(now.Add(-record.KeepExpired)) })
 		}
 		maps.DeleteFunc(s.spent, func(_ [32]byte, until time.Time) bool { return until.Before(now) })
 		for _, q := range s.queues {
@@ -964,92 +647,9 @@ func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 	})
 }
 
-// History
-
-func (s accounts) Record(ctx context.Context, events []record.Event) error {
-	return s.do(ctx, "record", func() error {
-		for _, e := range events {
-			r, err := s.row(e.Company, e.Account)
-			if err != nil {
-				continue
-			}
-			e.Time, e.Count = stored(e.Time), 1
-			alike := func(old record.Event) bool {
-				return old.Noise == e.Noise && old.Apart == e.Apart && (!e.Apart || old.Name == e.Name)
-			}
-			last := len(r.history) - 1 // the one that came just before, if the event is apart, of its name
-			for e.Apart && last >= 0 && !alike(r.history[last]) {
-				last--
-			}
-			if last >= 0 && alike(r.history[last]) && same(r.history[last], e) {
-				e.Count += r.history[last].Count
-				r.history = slices.Delete(slices.Clone(r.history), last, last+1)
-			}
-			r.history = append(r.history, e)
-			kept, n := record.HistoryKept, 0
-			if e.Apart {
-				kept = record.HistoryKeptApart
-			}
-			for i := len(r.history) - 1; i >= 0; i-- {
-				if alike(r.history[i]) {
-					if n++; n > kept {
-						r.history = slices.Delete(slices.Clone(r.history), i, i+1)
-					}
-				}
-			}
-		}
-		return nil
-	})
-}
-
-// same reports whether two events differ at most in what one entry can have of both.
-func same(a, b record.Event) bool {
-	a.Time, a.Count, a.Ref = b.Time, b.Count, b.Ref
-	return fmt.Sprint(a) == fmt.Sprint(b)
-}
-
-func (s accounts) Recorded(ctx context.Context, company string, id int64, limit int) ([]record.Event, error) {
-	return listOf(ctx, s, "recorded", company, id, func(r *row) (all []record.Event) {
-		for _, e := range slices.Backward(r.history) {
-			if len(all) < limit {
-				all = append(all, shown(r, e))
-			}
-		}
-		return all
-	})
-}
-
-// shown returns what a history keeps of an event.
-func shown(r *row, e record.Event) record.Event {
-	return record.Event{
-		Name: e.Name, Time: e.Time, Company: r.Company, Account: r.ID, Mnemocode: e.Mnemocode, Session: e.Session, State: e.State,
-		Address: e.Address, UserAgent: e.UserAgent, Actor: e.Actor, Route: e.Route, Result: e.Result, Reason: e.Reason, Ref: e.Ref, Factor: e.Factor, Count: e.Count,
-	}
-}
-
-func (s accounts) Referred(ctx context.Context, company, ref string) ([]record.Event, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.referred", func() (all []record.Event, _ error) {
-		for _, r := range s.ordered(func(r *row) bool { return r.Company == company }) {
-			for _, e := range r.history {
-				if e.Ref == ref && ref != "" {
-					e = shown(r, e)
-					e.Mnemocode = r.Mnemocode
-					all = append(all, e)
-				}
-			}
-		}
-		slices.SortStableFunc(all, func(a, b record.Event) int { return b.Time.Compare(a.Time) })
-		return all, nil
-	})
-}
-
-func (s accounts) Forget(ctx context.Context, before time.Time) error {
-	return s.do(ctx, "forget", func() error {
-		for _, r := range s.rows {
-			r.history = slices.DeleteFunc(slices.Clone(r.history), func(e record.Event) bool { return e.Time.Before(stored(before)) })
-		}
-		return nil
-	})
+// Record keeps nothing: nobody simulates the history.
+func (s accounts) Record(ctx context.Context, _ []record.Event) error {
+	return s.do(ctx, "record", func() error { return nil })
 }
 
 // Outbox

@@ -1,6 +1,8 @@
 // Package fake has stores that keep accounts and sessions in memory. They are small, and
 // each call takes effect in one step, so a simulation can say what the stores hold at any
-// time. They are only for tests, and pass the tests of all stores.
+// time. They are only for the simulation and the tests of flows and gate. What these don't
+// call is missing, such as devices, issued tokens and histories. All else passes the tests
+// of all stores.
 package fake
 
 import (
