@@ -83,7 +83,7 @@ func (s *tripService) seed(seed manage.Seed) {
 // serve makes a request, with the token if it is not empty.
 func (s *tripService) serve(path, token string, body map[string]string) (flows.Reply, error) {
 	raw, _ := json.Marshal(body)
-	r := &flows.Request{Company: "acme", Route: flows.RouteByPath(path), Address: s.address, Body: func() ([]byte, error) { return raw, nil }}
+	r := &flows.Request{Company: "acme", Route: flows.RouteByPath(path), Client: flowsession.Client{Address: s.address}, Body: func() ([]byte, error) { return raw, nil }}
 	if token != "" {
 		r.Authorization = []string{"Bearer " + token}
 	}
