@@ -102,8 +102,11 @@ func TestOddProviders(t *testing.T) {
 				w.Header().Set("Content-Type", odd.contentType)
 			}
 			now := time.Now()
-			if name == "clock" {
+			switch name {
+			case "clock":
 				now = now.Add(30 * time.Second)
+			case "ahead":
+				now = now.Add(10 * time.Minute)
 			}
 			signed, err := signer.Sign(with(fields{"iss": issuer, "sub": "alice-there", "aud": "us", "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix()}, odd.claims))
 			must(t, err)
@@ -135,6 +138,7 @@ func TestOddProviders(t *testing.T) {
 		company(name)
 	}
 	company("redirected")
+	company("ahead")
 	s := startSite(t, siteConfig{company: roomy, more: companies.String()})
 	login := func(name string) answer {
 		return s.postTo(name, testKey, "auth/oauth", "", fields{"provider_id": 1, "code": "of " + name, "redirect_uri": redirect})
@@ -151,6 +155,8 @@ func TestOddProviders(t *testing.T) {
 	}
 	login("redirected").wantStatus(http.StatusUnauthorized)
 	s.tells("the token endpoint answered 307; no redirect is followed")
+	login("ahead").wantStatus(http.StatusUnauthorized)
+	s.tells("; compare this machine's clock (timedatectl) with the provider's")
 	var parts []string
 	for name, said := range wrong {
 		parts = append(parts, provider.URL+"/"+name+" can't be used: "+said)

@@ -362,7 +362,7 @@ func readTokens(status int, body []byte) (got tokens, err error) {
 	}
 	switch found {
 	case unregistered:
-		return got, causes.Explain(providerFault("the token endpoint answered %s", said), advice)
+		return got, providerFault(advice, "the token endpoint answered %s", said)
 	case refused:
 		return got, oauthFailed("the token endpoint answered %s", said)
 	default:
@@ -373,7 +373,7 @@ func readTokens(status int, body []byte) (got tokens, err error) {
 // userinfo asks the provider which user the access token belongs to.
 func (c *oauthClient) userinfo(ctx context.Context, address, accessToken string) ([]byte, error) {
 	if accessToken == "" || !httpguts.ValidHeaderFieldValue(accessToken) {
-		return nil, providerFault("the token endpoint answered no access token, or one that can't be sent in a header")
+		return nil, providerFault(checkUserinfo, "the token endpoint answered no access token, or one that can't be sent in a header")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -384,14 +384,14 @@ func (c *oauthClient) userinfo(ctx context.Context, address, accessToken string)
 	req.Header.Set("User-Agent", "mnemogate") // GitHub requires one
 	resp, err := c.client.Do(req)
 	if errors.Is(err, guest.ErrTooLarge) {
-		return nil, providerFault("userinfo: %v", guest.ErrTooLarge)
+		return nil, providerFault(checkUserinfo, "userinfo: %v", guest.ErrTooLarge)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking userinfo: %w", guest.Cause(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, providerFault("userinfo answered %d", resp.StatusCode)
+		return nil, providerFault(checkUserinfo, "userinfo answered %d", resp.StatusCode)
 	}
 	body, err := io.ReadAll(resp.Body)
 	return withoutBOM(body), err
@@ -403,9 +403,9 @@ func oauthFailed(format string, args ...any) error {
 }
 
 // providerFault returns the error for a login that failed for a fault of the provider or
-// of our registration with it.
-func providerFault(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", tenant.ErrProviderFault, fmt.Sprintf(format, args...))
+// of our registration with it, and says what to do about it.
+func providerFault(step, format string, args ...any) error {
+	return causes.Explain(fmt.Errorf("%w: %s", tenant.ErrProviderFault, fmt.Sprintf(format, args...)), step)
 }
 
 // A verdict says whose fault an error of a token endpoint is.
@@ -460,7 +460,22 @@ var registrationStatuses = []int{
 const (
 	checkRegistration = "check client_id, client_secret and auth_style, and the provider's registration of this client"
 	askOperator       = "the provider is at fault: look at its log, or ask its operator"
+	checkUserinfo     = "check scope, and the provider's registration of this client: userinfo must answer its access tokens with plain JSON"
+	checkSubject      = "let the provider give a sub, or name a subject, of 1 to 255 bytes without control characters"
+	checkIDToken      = "check the provider's registration of this client: it needs ID tokens that are for client_id, not encrypted, and signed with an asymmetric algorithm that the provider's document lists"
+	checkIssuer       = "write it so behind oidc if it is your provider; a slash at the end counts"
+	checkClocks       = "compare this machine's clock (timedatectl) with the provider's"
 )
+
+// idTokenSteps says what to do about an ID token that go-oidc refuses, by how its text begins.
+// It is askOperator for others, such as those of keys.
+var idTokenSteps = map[string]string{
+	"oidc: token is expired":                        checkClocks,
+	"oidc: current time":                            checkClocks, // is before nbf
+	"oidc: id token issued by a different provider": checkIssuer,
+	"oidc: expected audience":                       checkIDToken,
+	"oidc: malformed jwt":                           checkIDToken, // such as with another algorithm
+}
 
 // notTaken reports whether an endpoint was the wrong one, or was asked in the wrong way. So a
 // token endpoint can't have taken the code.
@@ -482,7 +497,7 @@ func requestFailed(err error) bool {
 // not valid.
 func newOAuthUser(subject string, email, verified any) (tenant.OAuthUser, error) {
 	if !record.IsSubject(subject) {
-		return tenant.OAuthUser{}, providerFault("the provider names the user in a way that can't be kept")
+		return tenant.OAuthUser{}, providerFault(checkSubject, "the provider names the user in a way that can't be kept")
 	}
 	address, _ := email.(string)
 	if !strings.Contains(address, "@") || strings.ContainsFunc(address, unicode.IsControl) {

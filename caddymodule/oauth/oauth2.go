@@ -153,14 +153,14 @@ func (p *OAuth2) user(info []byte) (tenant.OAuthUser, error) {
 	decoder.UseNumber() // ids above 2^53 must not be rounded
 	var doc map[string]any
 	if decoder.Decode(&doc) != nil || decoder.More() {
-		return tenant.OAuthUser{}, providerFault("userinfo's answer is not a JSON object")
+		return tenant.OAuthUser{}, providerFault(checkUserinfo, "userinfo's answer is not a JSON object")
 	}
 	subject, ok := field(doc, p.Subject).(string)
 	if number, is := field(doc, p.Subject).(json.Number); is && !strings.ContainsAny(number.String(), ".eE") {
 		subject, ok = number.String(), true
 	}
 	if !ok {
-		return tenant.OAuthUser{}, providerFault("userinfo's answer has no string or integer at %s", p.Subject)
+		return tenant.OAuthUser{}, providerFault("correct subject, or check scope", "userinfo's answer has no string or integer at %s", p.Subject)
 	}
 	return newOAuthUser(subject, field(doc, p.Email), field(doc, p.Verified))
 }

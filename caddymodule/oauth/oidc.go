@@ -236,7 +236,7 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 	}
 	raw := token.ID
 	if raw == "" {
-		return tenant.OAuthUser{}, providerFault("the token endpoint answered no id_token")
+		return tenant.OAuthUser{}, providerFault(checkIDToken, "the token endpoint answered no id_token")
 	}
 	user, err := p.verify(ctx, at, raw, grant)
 	if errors.Is(err, tenant.ErrProviderFault) || err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
@@ -273,8 +273,11 @@ func (p *OIDC) withEmail(ctx context.Context, at *discovery, accessToken string,
 	}
 	// A struct would take Email for email. The sub must be that of the ID token (section 5.3.2).
 	var claims map[string]any
-	if json.Unmarshal(info, &claims) != nil || claims["sub"] != user.Subject {
-		return tenant.OAuthUser{}, providerFault("userinfo's answer is not a JSON object, or is for another sub than the ID token")
+	if json.Unmarshal(info, &claims) != nil {
+		return tenant.OAuthUser{}, providerFault(checkUserinfo, "userinfo's answer is not a JSON object")
+	}
+	if claims["sub"] != user.Subject {
+		return tenant.OAuthUser{}, providerFault(askOperator, "userinfo's answer is for another sub than the ID token")
 	}
 	told, err := newOAuthUser(user.Subject, claims["email"], claims["email_verified"])
 	told.AuthTime = user.AuthTime
@@ -380,7 +383,7 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 	}
 	if !p.isIssuer(at.Issuer) {
 		return nil, causes.Explain(fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(at.Issuer)),
-			"write it so behind oidc if it is your provider; a slash at the end counts")
+			checkIssuer)
 	}
 	if err := cmp.Or(p.checkEndpoint("token_endpoint", at.TokenURL), p.checkEndpoint("jwks_uri", at.KeysURL)); err != nil {
 		return nil, err
@@ -509,18 +512,24 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 		return tenant.OAuthUser{}, fmt.Errorf("asking for the provider's keys: %w", guest.Cause(keys.err))
 	}
 	if err != nil {
-		cause := guest.Scrub(err.Error(), raw, p.ClientSecret, grant.Code, grant.CodeVerifier, grant.Nonce) // the token may repeat them
-		return tenant.OAuthUser{}, providerFault("its ID token: %s", cause)
+		step, cause := askOperator, err.Error()
+		for begins, its := range idTokenSteps {
+			if strings.HasPrefix(cause, begins) {
+				step = its
+			}
+		}
+		cause = guest.Scrub(cause, raw, p.ClientSecret, grant.Code, grant.CodeVerifier, grant.Nonce) // the token may repeat them
+		return tenant.OAuthUser{}, providerFault(step, "its ID token: %s", cause)
 	}
 	var claims idClaims
 	if token.Claims(&claims) != nil {
-		return tenant.OAuthUser{}, providerFault("its ID token: a claim has an unexpected type")
+		return tenant.OAuthUser{}, providerFault(askOperator, "its ID token: a claim has an unexpected type")
 	}
 	if err := p.checkClaims(token, claims, grant.Nonce, p.now()); err != nil {
 		return tenant.OAuthUser{}, err
 	}
 	if p.Tenants != nil && !p.isKeyOf(ctx, at.keySet, token.Issuer, raw) {
-		return tenant.OAuthUser{}, providerFault("its ID token is signed with a key of another issuer")
+		return tenant.OAuthUser{}, providerFault(askOperator, "its ID token is signed with a key of another issuer")
 	}
 	user, err := newOAuthUser(token.Subject, claims.Email, claims.EmailVerified)
 	if at, _ := strconv.ParseFloat(fmt.Sprint(claims.AuthTime), 64); err == nil && 0 < at && at < 1<<40 {
@@ -533,13 +542,15 @@ func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, n
 	tid, _ := claims.Tenant.(string)
 	switch {
 	case p.Issuer == apple && !p.isIssuer(token.Issuer):
-		return providerFault("its ID token is issued by a different provider")
-	case token.IssuedAt.IsZero() || token.IssuedAt.After(now.Add(clockSkew)):
-		return providerFault("its ID token has no iat, or one in the future")
+		return providerFault(askOperator, "its ID token is issued by a different provider")
+	case token.IssuedAt.IsZero():
+		return providerFault(askOperator, "its ID token has no iat")
+	case token.IssuedAt.After(now.Add(clockSkew)):
+		return providerFault(checkClocks, "its ID token has an iat in the future")
 	case len(token.Audience) > 1 && claims.AuthorizedParty != p.ClientID:
-		return providerFault("its ID token has several audiences, and azp is not this client")
+		return providerFault(checkIDToken, "its ID token has several audiences, and azp is not this client")
 	case p.Tenants != nil && (tid == "" || p.tenantOf(token.Issuer) != tid):
-		return providerFault("its ID token is issued by a different provider, or for another tenant than its tid")
+		return providerFault(askOperator, "its ID token is issued by a different provider, or for another tenant than its tid")
 	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, tid):
 		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", tid)
 	default:

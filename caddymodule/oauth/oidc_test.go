@@ -30,6 +30,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/causes"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -717,5 +718,53 @@ func TestAClientSecretThatExpiresIsWarnedOf(t *testing.T) {
 		case len(found) != 1 || !strings.Contains(found[0].Message, want) || strings.Contains(found[0].Message, secret):
 			t.Errorf("got %v, want %q", found, want)
 		}
+	}
+}
+
+// Whatever is wrong at a provider, the log's line says what to do about it.
+func TestOIDCSaysWhatToDo(t *testing.T) {
+	now := time.Now().Unix()
+	claim := func(name string, value any) func(*fakeIssuer) {
+		return func(f *fakeIssuer) { f.claims[name] = value }
+	}
+	answers := func(path string, status int, body string) func(*fakeIssuer) {
+		return func(f *fakeIssuer) { f.handlers[path] = guesttest.Answering(status, body) }
+	}
+	for name, c := range map[string]struct {
+		change func(*fakeIssuer)
+		what   string // ends so
+		step   string
+	}{
+		"expired":    {claim("exp", now-1), "", checkClocks},
+		"nbf":        {claim("nbf", now+3600), "", checkClocks},
+		"iat":        {claim("iat", now+3600), "its ID token has an iat in the future", checkClocks},
+		"no iat":     {func(f *fakeIssuer) { delete(f.claims, "iat") }, "its ID token has no iat", askOperator},
+		"issuer":     {claim("iss", "https://id.example/oidc: token is expired"), `got "https://id.example/oidc: token is expired"`, checkIssuer},
+		"audience":   {claim("aud", "you"), `got ["you"]`, checkIDToken},
+		"azp":        {claim("aud", []string{"x", "me"}), "azp is not this client", checkIDToken},
+		"sub":        {claim("sub", 1), "", askOperator},
+		"no sub":     {claim("sub", nil), "can't be kept", checkSubject},
+		"algorithm":  {func(f *fakeIssuer) { f.alg = "HS256" }, "", checkIDToken},
+		"encrypted":  {func(f *fakeIssuer) { f.idToken = func(string) string { return "a.b.c.d.e" } }, "", checkIDToken},
+		"no token":   {func(f *fakeIssuer) { f.idToken = func(string) string { return "" } }, "answered no id_token", checkIDToken},
+		"no keys":    {answers("/keys", 404, "no"), "get keys failed: 404 Not Found no", askOperator},
+		"other keys": {func(f *fakeIssuer) { f.kid = "gone" }, "failed to verify id token signature", askOperator},
+		"client":     {answers("/token", 401, `{"error":"invalid_client"}`), "answered invalid_client", checkRegistration},
+		"forbidden":  {answers("/userinfo", 403, ""), "userinfo answered 403", checkUserinfo},
+		"signed":     {answers("/userinfo", 200, "a.b.c"), "is not a JSON object", checkUserinfo},
+		"another":    {answers("/userinfo", 200, `{"sub":"user-2"}`), "is for another sub than the ID token", askOperator},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newIssuer(t)
+			delete(f.claims, "email")
+			f.discovery = func(doc map[string]any) { doc["userinfo_endpoint"] = f.URL + "/userinfo" }
+			c.change(f)
+			p := f.client(t)
+			p.LinkVerifiedEmail = true
+			_, err := p.Exchange(t.Context(), grant)
+			if what, step := causes.Split(err); !errors.Is(err, tenant.ErrProviderFault) || !strings.HasSuffix(what, c.what) || step != c.step {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
