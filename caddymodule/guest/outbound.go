@@ -179,6 +179,7 @@ func (w Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 var steps = causes.Steps{
 	causes.Authority: "this machine does not trust the authority of its certificate: install that authority's certificate here (update-ca-certificates, or name its file in SSL_CERT_FILE), and restart Caddy",
 	causes.NoTLS:     "it answers without TLS: check the port, or write http if it is on this machine",
+	causes.Closed:    "check the port, and whether it expects TLS; its log may say why", // the rest is in describe
 	causes.Other:     "check that it speaks HTTP on this port, and that the URL begins with https if it expects TLS",
 }
 

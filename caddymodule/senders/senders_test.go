@@ -368,7 +368,7 @@ func TestWebhookErrorsNameTheirCause(t *testing.T) {
 		"https://" + listen(old, http):                      "it has only TLS 1.1 or older",
 		"https://" + listen(nil, http):                      "it answers without TLS: check the port",
 		"https://" + listen(nil, "220 sink ESMTP\r\n"):      "it answers without TLS: check the port",
-		"http://" + listen(config, http):                    "it closed the connection: check the port, and whether it expects TLS",
+		"http://" + listen(config, http):                    "check the port, and whether it expects TLS",
 		"http://" + listen(nil, "\x15\x03\x01\xff\xfe\r\n"): "check that it speaks HTTP on this port, and that the URL begins with https if",
 		"http://" + listen(nil, http):                       "it refused this message: look at its log",
 		"http://127.0.0.1:1":                                "nothing listens there",
@@ -377,7 +377,8 @@ func TestWebhookErrorsNameTheirCause(t *testing.T) {
 		w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: url, Secrets: []string{"whsec_aGlkZGVu"}}})
 		err := w.Send(t.Context(), guesttest.SMS)
 		what, step := causes.Split(err)
-		if !strings.HasPrefix(step, want) || !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), unicode.IsControl) || strings.Contains(what, step) {
+		cause, _, _ := strings.Cut(step, ":")
+		if !strings.HasPrefix(step, want) || !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), unicode.IsControl) || strings.Contains(what, cause) {
 			t.Errorf("%s: got %v", url, err)
 		}
 	}
