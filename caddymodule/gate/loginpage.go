@@ -14,6 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
+	"github.com/mnemogate/mnemogate/flows/background"
 )
 
 // LoginPage is the page where users log in and out with a browser.
@@ -27,7 +28,8 @@ type LoginPage struct {
 	// The options of the page.
 	page.Options
 
-	page *page.Page
+	page     *page.Page
+	warnings background.Warnings // apart from the app's, because strangers can cause them
 }
 
 // LoginPages are the login pages of a site.

@@ -65,6 +65,7 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		}
 		return nil, nil
 	}
+	h.warnRefused(r, t)
 	view := page.View{Kind: t.rest, Company: t.company, Name: h.app.Companies[t.company].Effective().DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}
 	view.Language = p.Language(page.LanguageOf(r), languagesOf(r)())
 	ctx := record.WithStoreTime(r.Context())
@@ -93,6 +94,25 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 	}
 	p.Serve(w, r, view)
 	return nil, nil
+}
+
+// refusals are the errors with which a provider refuses all logins, because of what the page
+// asks for or a fault of its own: those of RFC 6749, section 4.1.2.1, and of some providers. A
+// user who does not log in there causes others, such as access_denied.
+var refusals = []string{
+	"invalid_request", "unauthorized_client", "unsupported_response_type", "invalid_scope", "server_error", "temporarily_unavailable",
+	"invalid_client", "unsupported_response_mode", "redirect_uri_mismatch", "application_suspended", // GitHub's are the last two
+	"unauthorized_scope_error", // LinkedIn
+}
+
+// warnRefused logs what a provider says to the browser alone. Strangers can make such an
+// address, so the line has nothing else of it.
+func (h *Handler) warnRefused(r *http.Request, t target) {
+	said := r.URL.Query().Get("error")
+	if t.kind == loginPage && slices.Contains(refusals, said) && len(h.app.Companies[t.company].Effective().OAuth) > 0 {
+		h.pageOf(t.company).warnings.Warn(h.log, "a browser came back with a provider's error instead of a login", "company", t.company, "error", said,
+			"advice", "if nobody can log in with the provider, check scope, prompt, client_id and redirect_uri, and its registration of this client; its log may say more")
+	}
 }
 
 // formMethods returns the method of takeForm, if one of the company's providers answers so.

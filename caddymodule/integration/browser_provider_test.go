@@ -84,12 +84,14 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 			b.shows(".alert p", "error.auth.oauth.notfound")
 			visits() // now for select_account, which this provider does not know
 			b.shows(".alert p", "error.oauth.denied")
+			b.waits(`document.querySelector('.alert .links').textContent.endsWith('oauth.denied: invalid_request')`) // for support
 			visits()
 		}
 		if round == 2 { // the user can't get around it
 			isAsked()
 			b.eval(`void setTimeout(() => document.querySelector('a[href$="/abort"]').click())`)
 			b.shows(".alert p", "error.oauth.denied")
+			b.waits(`!document.querySelector('.alert').textContent.includes('access_denied')`)
 			b.reloads("login-provider", ".other")
 			visits()
 		}

@@ -146,7 +146,7 @@ func TestTheLoginPageTakesAProvidersForm(t *testing.T) {
 		return "oauth 1 oidc https://id.example.com {\nclient_id a\nclient_secret b\nredirect_uri https://app.example.com/api/acme/login\n" + more + "\n}\n"
 	}
 	s := startSite(t, siteConfig{company: people + provider("response_mode form_post"),
-		more: strings.Replace(umbra, "captcha off", "captcha off\n"+provider(""), 1), handler: "base_path /api\nlogin_page acme umbra"})
+		more: strings.Replace(umbra, "captcha off", "captcha off\n"+provider(""), 1) + "\ncompany none {\napi_key off\ncaptcha off\n}\n", handler: "base_path /api\nlogin_page acme umbra none"})
 	const form = "Content-Type: application/x-www-form-urlencoded\r\n"
 	post := func(path, headers, body string) answer {
 		return s.ask("POST", path, fmt.Sprintf("Origin: https://id.example.com\r\nSec-Fetch-Site: cross-site\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(body), body))
@@ -169,6 +169,15 @@ func TestTheLoginPageTakesAProvidersForm(t *testing.T) {
 	leads("/api/acme/login", "error=%22%3E%3Cscript%3E%0d%0aLocation:%20https://evil.example&state=%00%ff",
 		"/api/acme/login?error=%22%3E%3Cscript%3E%0D%0ALocation%3A+https%3A%2F%2Fevil.example&state=%00%FF")
 	leads("/api/acme/login", "code="+strings.Repeat("x", 4096), "/api/acme/login?code="+strings.Repeat("x", 4096))
+
+	for _, address := range []string{"acme/login?error=access_denied", "acme/login?error=hidden", "acme/logout?error=invalid_request", "none/login?error=invalid_client",
+		"acme/login?error=invalid_scope&error_description=hidden&state=hidden"} {
+		s.get("/api/"+address, "").wantStatus(http.StatusOK)
+	}
+	s.tells(`"company":"acme","error":"invalid_scope","advice":"if nobody can log in with the provider, check scope`)
+	if lines := strings.Count(s.log(), "a browser came back with a provider's error"); lines != 1 || strings.Contains(s.log(), "hidden") {
+		t.Errorf("%d lines about errors in addresses, want one:\n%s", lines, s.log())
+	}
 
 	for _, body := range []string{"", "state=s-1", "code=a&code=b", "code=a&state=s&state=t", "code=a&state=%zz", "code=a;state=b", "Code=a", "code[]=a",
 		"code=" + strings.Repeat("x", 9<<10), "code=" + strings.Repeat("%01", 4<<10)} {

@@ -302,13 +302,15 @@ const page = {
     if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup') && !step.codeSpent) ways.push(button(t('backup.offer'), () => this.turnTo(step, useBackupCode)));
     if (isRenewals(reason) && !step.codeSpent) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
     if (/^recovery/.test(code) && config.recovery.length > 1) ways.push(t('recover.another'));
-    const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers|lock\.disabled)/;
-    if (stuck.test(code) || stuck.test(reason)) ways.push(...this.help(error));
+    // Of a provider's errors, those that the user has not chosen.
+    const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers|lock\.disabled|oauth\.denied: (?!access|user)[a-z_]{1,40}$)/;
+    if (stuck.test(error.message) || stuck.test(reason)) ways.push(...this.help(error));
     return ways;
   },
 
-  // help returns the links to support, and the ref by which support finds the error.
-  help({ ref }) { return ref ? [...this.support(), t('error.ref', { ref })] : this.support(); },
+  // help returns the links to support, and the ref by which support finds the error, or a
+  // provider's name for it.
+  help({ code, message, ref }) { return (ref ??= code === 'oauth.denied' && message) ? [...this.support(), t('error.ref', { ref })] : this.support(); },
 
   support() { return this.config?.links.filter(({ support }) => support).map(anchor) ?? []; },
 
