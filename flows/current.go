@@ -148,7 +148,9 @@ func (s *Service) ChangeFailed(ctx context.Context, route string, client session
 		return
 	}
 	s.Emit(ctx, e)
-	s.WaitRecorded()
+	if !isUnlimited(e) {
+		s.WaitRecorded()
+	}
 }
 
 // End revokes the authorized session of the token in credentials, which are like a Request's

@@ -3,6 +3,8 @@ package flows_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -492,4 +495,42 @@ func changeOften(b *harness, token string) (err error) {
 		err = b.self(token).BeginChange(b.t.Context(), "x")
 	}
 	return err
+}
+
+// No limit counts malformed requests: whoever has a token sends any number of them, with any
+// user agents. They push neither logins nor guessed passwords out of the account's history.
+func TestWhatNoLimitCountsPushesNothingOutOfAHistory(t *testing.T) {
+	b := newHarness(t)
+	history := b.Accounts.(record.History)
+	flood := func(path, token string, body object) {
+		b := *b
+		b.Service = &flows.Service{Manager: session.New(&session.Config{
+			Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, After: b.After, Observe: b.Observe, History: history,
+		})}
+		for i := range 3 * record.HistoryKept {
+			if _, err := b.ask(flows.Request{Client: session.Client{UserAgent: fmt.Sprint(i)}}, path, token, body); !errors.Is(err, wire.ErrValidation) {
+				t.Fatal(err)
+			}
+		}
+		b.Close()
+	}
+	must(t, history.Record(t.Context(), []record.Event{
+		{Company: code, Account: b.account, Name: "mnemogate.checkpassword.success", Route: "auth/checkpassword", Result: record.Success},
+		{Company: code, Account: b.account, Name: "mnemogate.checkpassword.failure", Route: "auth/checkpassword", Result: wire.ErrPasswordInvalid.Code, Noise: true},
+	}))
+	flood("auth/checkpassword", b.walk("auth/login").SessionToken, object{})
+	flood("auth/logout", b.sessionIn(record.Authorized), object{"a": "\x00"})
+	events, err := history.Recorded(t.Context(), code, b.account, 2*record.HistoryKept)
+	must(t, err)
+	results := map[string]int{}
+	for _, e := range events {
+		results[e.Name+" "+e.Result]++
+	}
+	want := map[string]int{
+		"mnemogate.checkpassword.success success": 1, "mnemogate.checkpassword.failure " + wire.ErrPasswordInvalid.Code: 1,
+		"mnemogate.checkpassword.failure " + wire.ErrValidation.Code: record.HistoryKeptApart, "mnemogate.logout.failure " + wire.ErrValidation.Code: record.HistoryKeptApart,
+	}
+	if !maps.Equal(results, want) {
+		t.Errorf("the history has %v, want %v", results, want)
+	}
 }

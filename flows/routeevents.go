@@ -60,7 +60,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 		e.Session = cmp.Or(e.Session, c.NextID())
 		e.State = cmp.Or(reply.SessionState, e.State)
 	}
-	e.Noise = isNoise(e)
+	e.Noise, e.Apart = isNoise(e), isUnlimited(e)
 	if !isHistory(e) {
 		s.EmitUnrecorded(ctx, e)
 		return
@@ -86,6 +86,16 @@ func isHistory(e record.Event) bool {
 		return e.Route != "passkey/options" && (e.Route != "auth/login" || e.State == record.CheckOTP) // an SMS code was sent
 	}
 	return e.Result != wire.ErrUnavailable.Code && !strings.HasPrefix(e.Reason, "limit.")
+}
+
+// isUnlimited reports whether a client can cause the result without end: no limit counts
+// refusals but those of a secret that was compared.
+func isUnlimited(e record.Event) bool {
+	switch e.Result {
+	case "", record.Success, wire.ErrPasswordInvalid.Code, wire.ErrCredentialsInvalid.Code, wire.ErrOTPInvalid.Code, wire.ErrBackupCodeInvalid.Code, wire.ErrAnswerInvalid.Code:
+		return false
+	}
+	return true
 }
 
 // isNoise reports whether strangers can cause an event if they know a login id but no

@@ -201,6 +201,8 @@ var createCases = []accountsCase{
 			wantEqual(t, "next page", list("m10", 3), []string{"m2"})
 			wantEqual(t, "behind the last", list("m2", 3), []string{})
 			wantEqual(t, "nobody's", list("", 0), []string{})
+			must(t, second(one.NewCompanyGeneration(bg, "acme")))
+			wantEqual(t, "company generation", get[[]record.Account](t)(two.List(bg, "acme", "", 1))[0].CompanyGeneration, 1)
 		},
 	},
 	{

@@ -31,7 +31,6 @@ var generationAccountsCases = []accountsCase{
 					"ByIdentity":       get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])).CompanyGeneration,
 					"ByLoginID":        get[record.Account](t)(two.ByLoginID(bg, "acme", typed.LoginID(a.LoginName, ""), "")).CompanyGeneration,
 					"Update":           get[record.Account](t)(two.Update(bg, "acme", a.ID, set(false, func(a *record.Account) { a.CompanyGeneration = 9 }))).CompanyGeneration,
-					"List":             get[[]record.Account](t)(two.List(bg, "acme", "", 1))[0].CompanyGeneration,
 					"an unknown one's": unknown.CompanyGeneration,
 				}
 				for by, got := range generations {

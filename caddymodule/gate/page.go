@@ -110,7 +110,7 @@ var refusals = []string{
 func (h *Handler) warnRefused(r *http.Request, t target) {
 	said := r.URL.Query().Get("error")
 	if t.kind == loginPage && slices.Contains(refusals, said) && len(h.app.Companies[t.company].Effective().OAuth) > 0 {
-		h.pageOf(t.company).warnings.Warn(h.log, "a browser came back with a provider's error instead of a login", "company", t.company, "error", said,
+		h.pageOf(t.company).warnings.WarnOfStrangers(h.log, "a browser came back with a provider's error instead of a login", "company", t.company, "error", said,
 			"advice", "if nobody can log in with the provider, check scope, prompt, client_id and redirect_uri, and its registration of this client; its log may say more")
 	}
 }

@@ -4,6 +4,7 @@
 package oauth
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -292,8 +293,8 @@ func (c *oauthClient) url(s string) (*url.URL, error) {
 // tokens are what a login needs of an answer of the token endpoint.
 type tokens struct {
 	Access string `json:"access_token"`
-	ID     string `json:"id_token"`
-	Error  any    `json:"error"` // Facebook's is an object
+	ID     any    `json:"id_token"` // what it is does not matter to oauth2
+	Error  any    `json:"error"`    // Facebook's is an object
 }
 
 // exchange exchanges the code for tokens. style is how the secret is sent without
@@ -335,15 +336,18 @@ var errNoTokens = errors.New("the token endpoint's answer is too large, or not J
 // error. Any other failure, such as an incomplete answer, says nothing about the code.
 func readTokens(status int, body []byte) (got tokens, err error) {
 	if json.Unmarshal(body, &got) != nil {
-		form, _ := url.ParseQuery(string(body)) // some answer a form
-		got = tokens{form.Get("access_token"), form.Get("id_token"), form.Get("error")}
+		got = tokens{}
+		if !bytes.ContainsAny(body, "<{") { // some answer a form, which would encode these
+			form, _ := url.ParseQuery(string(body))
+			got = tokens{form.Get("access_token"), form.Get("id_token"), form.Get("error")}
+		}
 	}
 	code, _ := got.Error.(string)
 	if facebook, is := got.Error.(map[string]any); is {
 		code = facebookCode + fmt.Sprint(facebook["code"])
 	}
 	if status/100 == 2 && code == "" {
-		if got.Access == "" && got.ID == "" {
+		if id, _ := got.ID.(string); got.Access == "" && id == "" {
 			err = causes.Explain(errNoTokens, askOperator)
 		}
 		return got, err

@@ -135,13 +135,21 @@ func TestOAuth2PicksTheUser(t *testing.T) {
 	}
 }
 
-// Some providers answer a form, as GitHub does if it is not asked for JSON.
+// Some providers answer a form, as GitHub does if it is not asked for JSON. What is no answer of
+// a token endpoint is a fault, not a refusal.
 func TestOAuth2ReadsAForm(t *testing.T) {
-	for answer, ok := range map[string]bool{"access_token=hidden-access&token_type=bearer": true, "error=bad_verification_code": false} {
+	for answer, ok := range map[string]bool{
+		"access_token=hidden-access&token_type=bearer": true, "error=bad_verification_code": false,
+		`{"access_token":"hidden-access","id_token":false}`: true, // which OAuth 2.0 does not have
+	} {
 		p := newOAuth2(t, guesttest.Answering(200, answer), guesttest.Answering(200, `{"id":"x"}`))
 		if user, err := p.Exchange(t.Context(), grant); (user.Subject == "x") != ok || errors.Is(err, wire.ErrOAuthFailed) == ok {
 			t.Errorf("%s: got %+v, %v", answer, user, err)
 		}
+	}
+	p := newOAuth2(t, guesttest.Answering(200, `<html><a href="?state=x&error=invalid_grant&hint">`), guesttest.Answering(200, `{"id":"x"}`))
+	if _, err := p.Exchange(t.Context(), grant); err == nil || errors.Is(err, wire.ErrOAuthFailed) {
+		t.Errorf("a page: got %v", err)
 	}
 }
 

@@ -234,7 +234,7 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 	if err != nil {
 		return tenant.OAuthUser{}, err
 	}
-	raw := token.ID
+	raw, _ := token.ID.(string)
 	if raw == "" {
 		return tenant.OAuthUser{}, providerFault(checkIDToken, "the token endpoint answered no id_token")
 	}

@@ -30,6 +30,13 @@ func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
 	}
 }
 
+// WarnOfStrangers is Warn for what anyone can cause: it logs a line a minute.
+func (w *Warnings) WarnOfStrangers(log *slog.Logger, message string, args ...any) {
+	if args, ok := w.next(time.Now().Unix()/60, 1, args); ok {
+		log.Warn(message, args...)
+	}
+}
+
 // Unanswered warns if err is wire.ErrUnavailable, unless the client has disconnected, and logs
 // a panic. The line has the ref of err, if there is one.
 func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {

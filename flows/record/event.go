@@ -36,7 +36,7 @@ type Event struct {
 	Factor    string    `json:"factor,omitempty"`     // with SessionRaised: one of the AuthMethods
 	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; nil otherwise
 	Noise     bool      `json:"-"`                    // clients that know a login id and no secret can cause it; for History.Record
-	Apart     bool      `json:"-"`                    // one session can cause it without end; for History.Record
+	Apart     bool      `json:"-"`                    // a client can cause it without end; for History.Record
 	Count     int       `json:"-"`                    // how often it happened in a row; only from History.Recorded
 	Previous  string    `json:"-"`                    // the mnemocode before the change, if the change replaced it
 

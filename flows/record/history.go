@@ -31,6 +31,6 @@ type History interface {
 // cannot push out the others.
 const HistoryKept = 100
 
-// HistoryKeptApart is how many events of a name are kept that one session can cause
-// without end.
+// HistoryKeptApart is how many events of a name are kept that a client can cause without
+// end.
 const HistoryKeptApart = 20

@@ -29,10 +29,10 @@ func (j *Journal) EmitUnobserved(e record.Event) {
 	if j.History == nil || e.Account == 0 {
 		return
 	}
-	if e.Route == "" { // the events of routes have Noise set already
+	if e.Route == "" { // the events of routes have Noise and Apart set already
 		_, e.Noise = record.CutLimit(e.Name)
 	}
-	e.Apart = e.Actor == record.ActorUser || e.Name == record.SessionMoved || e.Name == record.SessionRaised || e.Name == record.RequestRefused
+	e.Apart = e.Apart || e.Actor == record.ActorUser || e.Name == record.SessionMoved || e.Name == record.SessionRaised || e.Name == record.RequestRefused
 	j.recorder.Add(e, j.History, j.Log)
 }
 
