@@ -190,15 +190,6 @@ func TestARefusalIsFoundByItsRef(t *testing.T) {
 		})
 	}
 
-	// Of a path, too, the newest.
-	for range 2 {
-		node.get("/admin/x", token).want(wire.ErrSessionInvalid)
-	}
-	newest := node.get("/admin/x", token).want(wire.ErrSessionInvalid)
-	storetest.Eventually(t, 10*time.Second, "the newest ref of a path", func() bool {
-		return strings.Contains(node.cli("", "account", "history", "--json", "--ref", newest.ref()).out, record.RequestRefused)
-	})
-
 	// What is answered again has the first ref.
 	login := s.post("auth/login", "", fields{"login_id": "frank"}).wantState(record.CheckPassword).token()
 	a := s.twice(func() *http.Request {

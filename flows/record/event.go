@@ -239,7 +239,7 @@ func eventKinds() []EventKind {
 		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", admin},
 		{SessionMoved, "a cookie replaced a token", client},
 		{SessionRaised, "a user gave another factor, named as in [auth_methods](backends.md#the-user-and-the-session)", slices.Concat(client, []string{"factor"})},
-		{RequestRefused, "a path needs more than the user's session; route is the pattern in `role`, `mfa` or `fresh`; once a minute for each user, reason, pattern and node (in the history, each)",
+		{RequestRefused, "a path needs more than the user's session; route is the pattern in `role`, `mfa` or `fresh`; once a minute for each user, reason, pattern and node",
 			[]string{"company", "mnemocode", "session", "state", "address", "user_agent", "actor", "route", "result", "reason", "ref"}},
 		{IdentityBound, "`link_verified_email` linked a user of the provider in reason", slices.Concat(client, []string{"route", "reason", "ref"})},
 		{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},

@@ -96,27 +96,24 @@ var ErrOneFactor = &wire.Refusal{
 var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole, Message: "The user's role does not allow this path. Only an operator can change the role."}
 
 // RequestRefused reports that an authorized session was not enough for a request. Users can
-// repeat it without end, so observers get one event a minute. route is the pattern of the
-// rule: the path itself may hold a secret.
+// repeat it without end, so it is one event a minute. route is the pattern of the rule: the
+// path itself may hold a secret.
 func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client Client, route string, err error) {
 	now, reason := m.Now(), wire.ReasonOf(err)
+	key := limits.Key(of.Company, string(reason)+" "+route, of.Mnemocode)
+	if !m.Node.reported.FirstTime(now, &record.FullError{Key: key, Until: now.Add(time.Minute)}) {
+		return
+	}
 	actor := ""
 	if of.Issued != nil {
 		actor = of.Issued.Actor
-	} else if of.ID == "" {
-		if whole, err := m.recall(of.Company, true, m.Sessions.Get)(ctx, of.Hash); err == nil { // the next Authorize recalls the ID, too
-			of = whole
-		}
+	} else if whole, err := m.recall(of.Company, true, m.Sessions.Get)(ctx, of.Hash); err == nil {
+		of = whole // with its ID
 	}
-	e := record.Event{
+	m.Emit(ctx, record.Event{
 		Name: record.RequestRefused, Time: now, Company: of.Company, Account: of.Account, Mnemocode: of.Mnemocode, Session: of.ID, State: of.State,
 		Address: client.Address, UserAgent: KeptUserAgent(client.UserAgent), Actor: actor, Route: route, Result: wire.ErrSessionInvalid.Code, Reason: string(reason), Ref: wire.RefOf(err),
-	}
-	m.EmitUnobserved(e)
-	key := limits.Key(of.Company, string(reason)+" "+route, of.Mnemocode)
-	if m.Node.reported.FirstTime(now, &record.FullError{Key: key, Until: now.Add(time.Minute)}) {
-		m.EmitUnrecorded(ctx, e)
-	}
+	})
 }
 
 // CheckLive checks whether a session that Authorize has accepted is still valid. It is for

@@ -14,26 +14,20 @@ type Journal struct {
 	recorder background.Recorder
 }
 
-// Emit reports an event to the account's history and to the observer, if there is one. If
-// its Time is zero, Emit sets it to now.
+// Emit reports an event to the observer, if there is one, and to the account's history.
+// If its Time is zero, Emit sets it to now.
 func (j *Journal) Emit(ctx context.Context, e record.Event) {
 	if e.Time.IsZero() {
 		e.Time = j.Now()
 	}
-	j.EmitUnobserved(e)
+	if j.History != nil && e.Account != 0 {
+		if e.Route == "" { // the events of routes have Noise and Apart set already
+			_, e.Noise = record.CutLimit(e.Name)
+		}
+		e.Apart = e.Apart || e.Actor == record.ActorUser || e.Name == record.SessionMoved || e.Name == record.SessionRaised || e.Name == record.RequestRefused
+		j.recorder.Add(e, j.History, j.Log)
+	}
 	j.EmitUnrecorded(ctx, e)
-}
-
-// EmitUnobserved is Emit without the observer.
-func (j *Journal) EmitUnobserved(e record.Event) {
-	if j.History == nil || e.Account == 0 {
-		return
-	}
-	if e.Route == "" { // the events of routes have Noise and Apart set already
-		_, e.Noise = record.CutLimit(e.Name)
-	}
-	e.Apart = e.Apart || e.Actor == record.ActorUser || e.Name == record.SessionMoved || e.Name == record.SessionRaised || e.Name == record.RequestRefused
-	j.recorder.Add(e, j.History, j.Log)
 }
 
 // EmitUnrecorded is Emit without the account's history.
