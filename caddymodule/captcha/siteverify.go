@@ -11,20 +11,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"go.uber.org/zap"
 	"golang.org/x/net/idna"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/logs"
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store/causes"
 )
@@ -73,8 +73,8 @@ type siteverify struct {
 	what     string
 	minScore float64 // for answers that have a score
 	client   *http.Client
-	logger   *zap.Logger
-	warned   *atomic.Int64 // when the last warning was, in seconds
+	log      *slog.Logger
+	warnings *background.Warnings
 }
 
 // Turnstile verifies responses of Cloudflare Turnstile. If Cloudflare does not answer,
@@ -171,7 +171,7 @@ func (s *siteverify) options() guest.Parsers {
 }
 
 func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error {
-	s.what, s.logger, s.warned = what, logs.Of(ctx), new(atomic.Int64)
+	s.what, s.log, s.warnings = what, logs.Slog(ctx), new(background.Warnings)
 	s.URL = cmp.Or(s.URL, defaultURL)
 	s.Timeout = cmp.Or(s.Timeout, defaultCaptchaTimeout)
 	s.client = guest.Client(guest.Transport{MaxAnswer: maxSiteverifyAnswer}, s.Timeout)
@@ -311,9 +311,7 @@ func (s *siteverify) accepts(v verdict) bool {
 	}
 	sameHost := func(name string) bool { return strings.EqualFold(name, v.Hostname) }
 	if len(s.Hostname) > 0 && !slices.ContainsFunc(s.Hostname, sameHost) {
-		if now, last := time.Now().Unix(), s.warned.Load(); now-last >= 60 && s.warned.CompareAndSwap(last, now) { // anybody can cause it
-			s.logger.Warn("a captcha was solved on another host than those in hostname, and is refused", zap.String("hostname", guest.Scrub(v.Hostname)))
-		}
+		s.warnings.WarnOfStrangers(s.log, "a captcha was solved on another host than those in hostname, and is refused", "hostname", guest.Scrub(v.Hostname))
 		return false
 	}
 	return true

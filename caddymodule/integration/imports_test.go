@@ -36,7 +36,7 @@ var allowedImports = map[string][]string{
 	"caddymodule/passkey/keytest":  nil,
 	"caddymodule/hashing":          {"flows/password"},
 	"caddymodule/senders":          {"caddymodule/captured", "caddymodule/guest", "caddymodule/logs", "flows/message", "flows/record", "flows/tenant", "flows/typed", "store/causes"},
-	"caddymodule/captcha":          {"caddymodule/guest", "caddymodule/logs", "flows/tenant", "store/causes"},
+	"caddymodule/captcha":          {"caddymodule/guest", "caddymodule/logs", "flows/background", "flows/tenant", "store/causes"},
 	"caddymodule/oauth":            {"caddymodule/guest", "flows/panics", "flows/record", "flows/tenant", "flows/wire", "store/causes"},
 	"caddymodule/stores":           {"caddymodule/guest", "store/postgres", "store/redis", "store/sqlite"},
 	"caddymodule/guest":            {"caddymodule/logs", "flows/message", "flows/record", "flows/tenant", "store/causes"},

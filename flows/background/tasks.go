@@ -180,7 +180,7 @@ func Maintain(log *slog.Logger, doing string, do func() error) error {
 		kind += ", panic"
 	}
 	failures, _ := failed.LoadOrStore(kind, &Warnings{})
-	args, ok := failures.(*Warnings).next(time.Now().Unix()/10, 1, []any{"doing", doing})
+	args, ok := failures.(*Warnings).next(10, 1, []any{"doing", doing})
 	if !ok {
 		return err
 	}

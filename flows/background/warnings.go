@@ -16,7 +16,7 @@ import (
 // concurrently. The zero value is ready to use.
 type Warnings struct {
 	mu      sync.Mutex
-	period  int64 // of the latest lines, as a number that grows with time
+	began   int64 // when the first of the latest lines was, in Unix seconds
 	written int
 	omitted int
 }
@@ -25,14 +25,14 @@ const warningsASecond = 10
 
 // Warn logs a line, or counts it as omitted.
 func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
-	if args, ok := w.next(time.Now().Unix(), warningsASecond, args); ok {
+	if args, ok := w.next(1, warningsASecond, args); ok {
 		log.Warn(message, args...)
 	}
 }
 
 // WarnOfStrangers is Warn for what anyone can cause: it logs a line a minute.
 func (w *Warnings) WarnOfStrangers(log *slog.Logger, message string, args ...any) {
-	if args, ok := w.next(time.Now().Unix()/60, 1, args); ok {
+	if args, ok := w.next(60, 1, args); ok {
 		log.Warn(message, args...)
 	}
 }
@@ -50,13 +50,14 @@ func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
 	}
 }
 
-// next counts a line with args. In each period, it reports ok for the first lines, up to most,
-// and adds to args how many were omitted before.
-func (w *Warnings) next(period int64, most int, args []any) (_ []any, ok bool) {
+// next counts a line with args. It reports ok for most lines in so many seconds, which begin with
+// the first of them, and adds to args how many were omitted before.
+func (w *Warnings) next(seconds int64, most int, args []any) (_ []any, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if period != w.period {
-		w.period, w.written = period, 0
+	now := time.Now().Unix()
+	if now < w.began || now >= w.began+seconds {
+		w.began, w.written = now, 0
 	}
 	if w.written == most {
 		w.omitted++

@@ -36,6 +36,23 @@ func TestAnOutageWritesTenLinesASecond(t *testing.T) {
 	})
 }
 
+// A minute begins with its first line, so that two lines are never closer.
+func TestStrangersCauseALineAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		var warnings background.Warnings
+		log := slog.New(slog.NewTextHandler(&lines, nil))
+		time.Sleep(59 * time.Second) // to the end of a minute of the clock
+		for range 120 {
+			warnings.WarnOfStrangers(log, "they come")
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(lines.String(), "they come"); n != 2 || !strings.Contains(lines.String(), "omitted=59") {
+			t.Errorf("%d lines in two minutes:\n%s", n, &lines)
+		}
+	})
+}
+
 // Support finds the line by the ref that the user sees.
 func TestAnUnansweredRequestIsLoggedWithItsRef(t *testing.T) {
 	var lines bytes.Buffer
