@@ -1,7 +1,6 @@
 package flows
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -25,7 +24,10 @@ func (s *Service) checkQuestion(ctx context.Context, c *session.Call, req *check
 	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err
 	}
-	if err := cmp.Or(c.CheckAnswers(a.FailureCounts), tenant.CheckStatus(a)); err != nil {
+	if err := c.CheckAnswers(a.FailureCounts); err != nil {
+		return Reply{}, err
+	}
+	if err := tenant.CheckStatus(a); err != nil {
 		return Reply{}, err
 	}
 	ok, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.AnswerHash, typed.Answer(req.ControlAnswer))

@@ -3,6 +3,7 @@ package bypass
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -30,6 +31,10 @@ type Trap struct {
 
 const refused, warned = true, false
 
+// safeCache keeps users and companies apart, whose headers it needs. No part of its key has a
+// space.
+const safeCache = "cache { key { template \"{method} {scheme} {hostport} {uri} {http.request.header.%s} {http.request.header.%s}\" } }"
+
 // Traps are in the order in which they are looked for at each visit.
 var Traps = []Trap{
 	{refused, unvisited, unreached, "it comes after %s, which passes no request on to it",
@@ -47,9 +52,9 @@ var Traps = []Trap{
 		"http:// { handle_path /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }",
 		"http:// { handle /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }"},
 	{refused, gates, cachedFirst, "cache comes before it, and shows anybody what users have got",
-		"write cache after it: route { mnemogate; cache { key { template \"{method} {scheme} {hostport} {uri} {http.request.header.%s} {http.request.header.%s}\" } }; ... }; or write cache into a handle block of its own, for files that everybody may see",
+		"write cache after it: route { mnemogate; " + safeCache + "; ... }; or write cache into a handle block of its own, for files that everybody may see",
 		"http:// { route { cache; mnemogate; reverse_proxy localhost:9000 } }",
-		"http:// { route { mnemogate; cache { key { template \"{method} {scheme} {hostport} {uri} {http.request.header.X-Profile-Mnemocode} {http.request.header.X-Company-Code}\" } }; reverse_proxy localhost:9000 } }"},
+		"http:// { route { mnemogate; " + fmt.Sprintf(safeCache, "X-Profile-Mnemocode", "X-Company-Code") + "; reverse_proxy localhost:9000 } }"},
 	{refused, behind, unmatched, "requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
 		"write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }",
 		"http:// { mnemogate /api/*; reverse_proxy localhost:9000 }", "http:// { handle /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }"},
@@ -101,9 +106,9 @@ var Traps = []Trap{
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }",
 		"http:// { @bad remote_ip 192.0.2.1; mnemogate; abort @bad }", "http:// { @bad remote_ip 192.0.2.1; route { abort @bad; mnemogate } }"},
 	{warned, behind, cachedForAll, "cache comes after it, and shows a user what others have got, unless the application sends Vary: %s, %s",
-		"name the user and the company in its key, by a template, since headers are joined by - and may be those of another user: cache { key { template \"{method} {scheme} {hostport} {uri} {http.request.header.%s} {http.request.header.%s}\" } }",
+		"name the user and the company in its key, by a template, since headers are joined by - and may be those of another user: " + safeCache,
 		"http:// { route { mnemogate; cache; reverse_proxy localhost:9000 } }",
-		"http:// { route { mnemogate; cache { key { template \"{method} {scheme} {hostport} {uri} {http.request.header.X-Profile-Mnemocode} {http.request.header.X-Company-Code}\" } }; reverse_proxy localhost:9000 } }"},
+		"http:// { route { mnemogate; " + fmt.Sprintf(safeCache, "X-Profile-Mnemocode", "X-Company-Code") + "; reverse_proxy localhost:9000 } }"},
 	{warned, behind, basicAuth, "basic_auth comes after it, and no request passes both: each needs the Authorization header",
 		"remove basic_auth, or write it into a handle block without mnemogate",
 		"http:// { mnemogate; basic_auth { bob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG } }", "http:// { mnemogate }"},

@@ -382,8 +382,7 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 		return nil, err
 	}
 	if !p.isIssuer(at.Issuer) {
-		return nil, causes.Explain(fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(at.Issuer)),
-			checkIssuer)
+		return nil, causes.Explain(fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(at.Issuer)), checkIssuer)
 	}
 	if err := cmp.Or(p.checkEndpoint("token_endpoint", at.TokenURL), p.checkEndpoint("jwks_uri", at.KeysURL)); err != nil {
 		return nil, err

@@ -123,8 +123,10 @@ func (ch Change) checkKeep(fields []string, present bool) error {
 	if ch.Keep == "" {
 		return nil
 	}
-	if slices.ContainsFunc(fields, func(f string) bool { return endsSessions(f) && !slices.Contains(keepable, f) }) {
-		return &FieldError{"keep_session", "it can't be kept with a change of the mnemocode, role, status or password"}
+	for _, field := range fields {
+		if endsSessions(field) && !slices.Contains(keepable, field) {
+			return &FieldError{"keep_session", "it can't be kept with a change of " + field + "; leave it out, or change that alone"}
+		}
 	}
 	if !present {
 		return ErrChanged
