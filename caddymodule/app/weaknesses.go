@@ -39,24 +39,28 @@ func (a *App) Weaknesses() []Weakness {
 	}
 	a.notedMu.Lock()
 	defer a.notedMu.Unlock()
-	return append(merged(found), a.noted...)
+	return append(a.merged(found), a.noted...)
 }
 
 // fewCompanies are told one by one of what is the same for them.
 const fewCompanies = 5
 
 // merged makes one of what is the same for many companies, such as the weakness of an option
-// that a thousand companies inherit.
-func merged(found []Weakness) (all []Weakness) {
+// that a thousand companies inherit, or of a default.
+func (a *App) merged(found []Weakness) (all []Weakness) {
+	without := func(w Weakness) Weakness {
+		if w.Company != "" && w.At == a.Source.Line("company "+w.Company) { // it has no line of its own
+			w.At = ""
+		}
+		w.Company = ""
+		return w
+	}
 	companies := map[Weakness][]string{}
 	for _, w := range found {
-		of := w.Company
-		w.Company = ""
-		companies[w] = append(companies[w], of)
+		companies[without(w)] = append(companies[without(w)], w.Company)
 	}
 	for _, w := range found {
-		same := w
-		same.Company = ""
+		same := without(w)
 		switch of := companies[same]; {
 		case len(of) <= fewCompanies:
 			all = append(all, w)
