@@ -70,11 +70,11 @@ func (s *Service) beforePassword(
 	}
 	wrong := try.Counts.Now[record.WrongPasswords]
 	locked, captchaDue := c.CheckPasswords(wrong), c.Company.CaptchaDue(wrong)
-	switch asksProvider := captchaDue && req.CaptchaResponse != "" && locked == nil; {
-	case asksProvider: // count the login first, so that an address can't make it ask without end
-		try.Begun, err = true, c.BeginLogin(ctx)
-	case captchaDue || locked != nil || told != nil: // otherwise ComparePassword checks the address in its own step
+	switch {
+	case locked != nil, captchaDue && req.CaptchaResponse == "", !captchaDue && told != nil: // nobody is asked
 		err = c.CheckLogins(ctx)
+	default: // count the login first, so that an address can't ask the provider or the hasher without end
+		err = c.BeginLogin(ctx)
 	}
 	if err != nil {
 		return err

@@ -42,11 +42,10 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 
 func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 	found := c.Session()
-	reply := Reply{SessionState: found.State, ExpiresIn: new(c.SecondsUntil(found.Expires))}
 	a, err := c.LoadAccount(ctx)
+	reply := c.Describe(a, found, "")
 	if found.State == record.Authorized && (err == nil || errors.Is(err, wire.ErrUnavailable)) {
-		reply.AuthMethods = found.Profile.Methods().Words()
-		reply.ProfileMnemocode, reply.User = found.Mnemocode, a.ScreenName() // protected paths work without the accounts, so this does, too
+		reply.AuthMethods, reply.User = found.Profile.Methods().Words(), a.ScreenName() // protected paths work without the accounts, so this does, too
 		return reply, nil
 	}
 	if err != nil {
@@ -65,18 +64,12 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
 	case record.CheckOTP:
 		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
-		reply.SecondFactors = c.SecondFactors(a)
 		if !found.NoCode {
 			reply.UserPhone = record.MaskPhone(a.Phone)
 			reply.SecondFactors = slices.DeleteFunc(reply.SecondFactors, func(f record.AuthMethods) bool { return f == record.ByApp }) // the code that was sent takes its place
 		}
-	case record.AcceptDisclaimers:
+	case record.AcceptDisclaimers, record.SetPassword: // the latter as after a passkey
 		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
-	case record.SetPassword, record.RecoveryPassword:
-		reply.PasswordQuality = c.Company.Quality(a)
-		if found.State == record.SetPassword { // as after a passkey
-			reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
-		}
 	case record.RecoveryOTP:
 		reply.UserPhone = found.Profile.Value(record.ProfilePhone) // masked, so there is nothing to unescape
 	case record.RecoveryQuestion:
@@ -186,7 +179,7 @@ func (s *Service) findCall(ctx context.Context, company *tenant.Company, key str
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.CallOf(ctx, company, key, r.client())
+	c, err := s.CallOf(ctx, company, key, r.Client)
 	if err != nil {
 		return nil, err
 	}

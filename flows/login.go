@@ -45,7 +45,6 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 	st.Lists = c.Tells.Pending(a, st.State)
 	reply, err := c.Enter(ctx, st)
 	reply.LoginID = c.Tells.Shown(req.LoginID, a).LoginID
-	reply.DisclaimersRequired = st.Lists
 	reply.CaptchaRequired = !byCode && c.Company.CaptchaDue(wrong)
 	return reply, err
 }

@@ -69,14 +69,10 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 	}
 	c.Remember(req.RememberDevice)
 	next := session.Step{Account: a, State: record.Authorized, By: record.ByOAuth, AuthTime: user.AuthTime}
-	next.Lists = c.Pending(a, nil)
-	if len(next.Lists) == 0 {
-		return c.Enter(ctx, next)
+	if pending := c.Pending(a, nil); len(pending) > 0 {
+		next.State, next.Lists = record.AcceptDisclaimers, pending
 	}
-	next.State = record.AcceptDisclaimers
-	reply, err := c.Enter(ctx, next)
-	reply.DisclaimersRequired = next.Lists
-	return reply, err
+	return c.Enter(ctx, next)
 }
 
 // exchange returns the user that the code stands for. If the provider refuses the code,

@@ -71,18 +71,14 @@ func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passke
 	if err != nil && len(req.AcceptDisclaimers) > 0 {
 		return Reply{}, err
 	}
-	st := session.Step{Account: a, Accepted: accepted, By: record.ByPasskey, State: record.Authorized, Lists: c.Pending(a, accepted)}
-	switch {
-	case c.Company.PasswordDue(a):
+	st := session.Step{Account: a, Accepted: accepted, By: record.ByPasskey, State: record.Authorized}
+	if pending := c.Pending(a, accepted); len(pending) > 0 {
+		st.State, st.Lists = record.AcceptDisclaimers, pending
+	}
+	if c.Company.PasswordDue(a) {
 		st.State = record.SetPassword
-	case len(st.Lists) > 0:
-		st.State = record.AcceptDisclaimers
 	}
-	reply, err := c.Enter(ctx, st)
-	if len(st.Lists) > 0 {
-		reply.DisclaimersRequired = st.Lists
-	}
-	return reply, err
+	return c.Enter(ctx, st)
 }
 
 var errNoCredential = wire.Invalid("The field credential must be an AuthenticationResponseJSON, as PublicKeyCredential.toJSON() returns.")

@@ -74,7 +74,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 // Refused reports the event of a request that was refused with err instead of served, such as
 // one with a bad Idempotency-Key.
 func (s *Service) Refused(ctx context.Context, r *Request, err error) {
-	s.emit(ctx, r, s.NewCall(r.client()), Reply{}, err)
+	s.emit(ctx, r, s.NewCall(r.Client), Reply{}, err)
 }
 
 // isHistory reports whether the result of a request belongs in the account's history.

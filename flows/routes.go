@@ -57,7 +57,7 @@ var (
 // unknown login id, a hardened company issues decoys: sessions that cannot succeed.
 //
 // To add a route, write its row here and a file in this package. If strangers can cause its
-// events, see isNoise in flows/routeevents.go and isHistory in flows/routeevents.go.
+// events, see isNoise, isHistory and isUnlimited in flows/routeevents.go.
 var Routes = []Route{
 	{ // login.go
 		Path:  "auth/login",
@@ -237,7 +237,7 @@ func (r runner) decode(body func() ([]byte, error)) (request any, err error) {
 
 // A codeRequest is a request that may carry a one-time code by SMS, which has this length.
 // If it does, Serve spends the session's code when it finds the session, even if the
-// request then fails.
+// request then fails, so that this is no further call to the store.
 type codeRequest interface{ mayBeCode(length int) bool }
 
 // RouteByPath returns the route with this path after /{company_code}/v2/, or nil.

@@ -24,7 +24,7 @@ type Service struct {
 // A Request is a client's request to a route. Headers are unparsed, one element for
 // each header line.
 type Request struct {
-	session.Client // without SeesStatus
+	session.Client
 
 	Company       string // from the path
 	Route         *Route
@@ -43,19 +43,13 @@ type Request struct {
 	Accepted func()
 }
 
-// client describes the sender of the request.
-func (r *Request) client() session.Client {
-	client := r.Client
-	client.SeesStatus = r.Route != nil && r.Route.MayFail(wire.ErrUserRestricted)
-	return client
-}
-
 // A Reply is the answer of a route that succeeded.
 type Reply = session.Reply
 
 // Serve runs a route. Its errors wrap a *wire.Error that the route lists, and have a ref.
 func (s *Service) Serve(ctx context.Context, r *Request) (Reply, error) {
-	c := s.NewCall(r.client())
+	c := s.NewCall(r.Client)
+	c.SeesStatus = r.Route.MayFail(wire.ErrUserRestricted)
 	ctx = record.WithStoreTime(ctx)
 	reply, err := s.answer(ctx, r, c)
 	s.emit(ctx, r, c, reply, err)

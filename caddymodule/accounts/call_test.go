@@ -40,7 +40,7 @@ func TestAClientThatHungUpIsNotLogged(t *testing.T) {
 func TestTheSameMistakeIsNamedEachTime(t *testing.T) {
 	const both = `{"a":1,"b":1}`
 	for name, try := range map[string]func() error{
-		"a change": func() error { _, err := parseChange([]byte(both), changePatch); return err },
+		"a change": func() error { _, err := parseChange([]byte(both), changePatch, false); return err },
 		"a token":  func() error { _, err := parseToken([]byte(both)); return err },
 		"texts": func() error {
 			c := &Call{Request: httptest.NewRequest(http.MethodPost, "/", strings.NewReader(both)), W: httptest.NewRecorder()}

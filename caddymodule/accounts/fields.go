@@ -103,7 +103,7 @@ var shownOnly = []string{"password_set", "backup_codes_left", "totp", "passkeys"
 // parseChange reads a JSON object. It refuses unknown fields. It returns an Error or
 // a *manage.FieldError that names the field at fault. Whether the account as a whole
 // is valid is checked when it is stored.
-func parseChange(data []byte, kind changeKind) (manage.Change, error) {
+func parseChange(data []byte, kind changeKind, userRules bool) (manage.Change, error) {
 	values, err := parseObject(data)
 	if err != nil {
 		return manage.Change{}, err
@@ -138,6 +138,10 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 	if kind != changePatch && !p.given["profile_mnemocode"] {
 		return manage.Change{}, &manage.FieldError{Field: "profile_mnemocode", Message: "it is missing"}
 	}
+	if userRules && p.given["password_hash"] {
+		return manage.Change{}, &manage.FieldError{Field: "password_hash", Message: "with rules=user give the password itself: the rules can't be applied to a hash"}
+	}
+	p.change.UserRules = userRules
 	p.change.Apply = func(a *record.Account) error {
 		for _, set := range p.sets {
 			if err := set(a); err != nil {

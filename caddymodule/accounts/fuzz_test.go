@@ -67,7 +67,7 @@ func FuzzImportLine(f *testing.F) {
 // hashing.
 func imported(line []byte) (record.Account, manage.Change, error) {
 	a := record.Account{Status: record.StatusActive}
-	change, err := parseChange(line, changeImport)
+	change, err := parseChange(line, changeImport, false)
 	if err != nil {
 		return a, change, err
 	}

@@ -159,7 +159,7 @@ func (i *importer) take(ctx context.Context, n int, text []byte) {
 		i.giveUp(n, err)
 		return
 	}
-	change, err := parseChange(text, changeImport)
+	change, err := parseChange(text, changeImport, false)
 	if err != nil {
 		i.fail(n, err)
 		return

@@ -76,16 +76,7 @@ func (c *Call) wanted(kind changeKind) (manage.Change, error) {
 	if err != nil {
 		return manage.Change{}, err
 	}
-	change, err := parseChange(data, kind)
-	if err != nil || rules == "" {
-		return change, err
-	}
-	var a record.Account
-	if err := change.Apply(&a); err == nil && a.PasswordHash != "" {
-		return change, &manage.FieldError{Field: "password_hash", Message: "with rules=user give the password itself: the rules can't be applied to a hash"}
-	}
-	change.UserRules = true
-	return change, nil
+	return parseChange(data, kind, rules == "user")
 }
 
 // answer writes the account, unless err is an error. A key without the right to read

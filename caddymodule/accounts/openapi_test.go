@@ -42,7 +42,7 @@ func TestOpenAPISaysWhatFieldsTake(t *testing.T) {
 	for _, of := range []string{"NewAccount", "AccountPatch"} {
 		for name, property := range schemas[of].Value.Properties {
 			checkTakes(t, of+"."+name, property.Value, func(value string) bool {
-				change, err := parseChange(fmt.Appendf(nil, "{%q:%s}", name, value), changePatch)
+				change, err := parseChange(fmt.Appendf(nil, "{%q:%s}", name, value), changePatch, false)
 				return err == nil && manage.CheckSecrets(change.Password, change.Answer) == nil
 			})
 		}

@@ -182,7 +182,7 @@ func without(lines []string, separator string, isOurs func(item string) bool) (l
 func mayChange(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return r.Header["Upgrade"] != nil // strip leaves no upgrade other than websocket
+		return r.Header["Upgrade"] != nil // on protected paths only websocket: see Strip
 	}
 	return true
 }

@@ -50,7 +50,7 @@ func (h *Handler) Explain(r *http.Request, service *flows.Service, company *tena
 	var v visitor
 	var err error
 	if t.kind == noAuthRoute {
-		_, err = so.runRoute(nil, r, t)
+		err = wire.ErrNoRoute
 	} else if v, err = so.admit(r, t); err == wire.ErrHeaderMissing && barred != nil {
 		err = barred
 	}

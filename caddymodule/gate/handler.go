@@ -38,6 +38,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -414,17 +415,23 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 // stepsUp reports whether something on the site may ask for a step-up.
 func (h *Handler) stepsUp() bool { return len(h.MFA) > 0 || len(h.Fresh) > 0 || h.SelfService > 0 }
 
-// serveRoute answers an auth route, or a path that could be mistaken for one.
+// serveRoute answers an auth route.
 func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	began := time.Now()
 	var reply flows.Reply
-	if t.route != nil && trace.SpanFromContext(r.Context()).IsRecording() {
+	if trace.SpanFromContext(r.Context()).IsRecording() {
 		reply, err = h.runTraced(w, r, t)
 	} else {
 		reply, err = h.runRoute(w, r, t)
 	}
 	h.app.CountRequest(t.company, t.route, began, reply.SessionState, err)
 	return success{Status: "success", Reply: reply}, err
+}
+
+// serveNoRoute refuses a path that could be mistaken for an auth route.
+func (h *Handler) serveNoRoute(_ http.ResponseWriter, _ *http.Request, t target) (body any, err error) {
+	h.app.CountRequest(t.company, nil, time.Now(), record.None, wire.ErrNoRoute)
+	return nil, wire.ErrNoRoute
 }
 
 // runTraced is runRoute with a span for the step.
@@ -450,9 +457,6 @@ func (h *Handler) runTraced(w http.ResponseWriter, r *http.Request, t target) (f
 
 // runRoute runs an auth route.
 func (h *Handler) runRoute(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
-	if t.kind == noAuthRoute {
-		return flows.Reply{}, wire.ErrNoRoute
-	}
 	if r.Method != http.MethodPost {
 		return flows.Reply{}, wire.ErrMethod
 	}

@@ -63,7 +63,7 @@ var kinds = [...]struct {
 }{
 	protectedPath: {},
 	authRoute:     {serve: (*Handler).serveRoute, has: (*Handler).hasRoute},
-	noAuthRoute:   {serve: (*Handler).serveRoute},
+	noAuthRoute:   {serve: (*Handler).serveNoRoute},
 	apiDocument:   {serve: (*Handler).serveDocument, methods: "GET", paths: []string{documentPath}},
 	challenge:     {serve: (*Handler).serveChallenge, methods: "GET", paths: []string{challengePath}},
 	sessionRoute:  {serve: (*Handler).serveSession, methods: "GET", more: (*Handler).cookieMethods, paths: []string{sessionPath}},

@@ -36,7 +36,7 @@ type Attempt struct {
 	// that others at the address can't lock it out.
 	Device string
 	Now    time.Time
-	Keys   *tokens.Keys // for the names of the counters of addresses and phones
+	Keys   *tokens.Keys // of the store
 
 	Counters      record.Counters
 	FailureCounts record.FailureCounts

@@ -90,16 +90,15 @@ func (ad *Admin) create(ctx context.Context, ch Change, reason string) (record.A
 	a.Updated = now.UTC().Truncate(time.Microsecond)
 	created := ad.event(record.AccountCreated, a)
 	created.Reason = reason
-	a.Outbox = ad.outbox(ctx, created, ad.provenEvents(ch, a))
+	a.Outbox = ad.outbox(ctx, ad.withProven(created, ch, a))
 	if a.ID, err = ad.Accounts.Create(ctx, now, a); err != nil {
 		return record.Account{}, adminError("creating the account", err)
 	}
 	a.BackupCodes, a.Passkeys = len(ch.BackupCodes), len(ch.Passkeys)
 	a.Storing = record.Storing{}
 	created.Account = a.ID
-	ad.Emit(ctx, created)
-	for _, proven := range ad.provenEvents(ch, a) {
-		ad.Emit(ctx, proven)
+	for _, e := range ad.withProven(created, ch, a) {
+		ad.Emit(ctx, e)
 	}
 	return a, nil
 }

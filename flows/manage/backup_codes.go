@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -56,7 +57,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		return nil, err
 	}
 	ad.emit(ctx, replaced)
-	ad.notify(ctx, a, a, []string{"backup_codes"})
+	ad.tell(ctx, a, message.NoticeBackupCodesMade)
 	return codes, nil
 }
 

@@ -56,16 +56,15 @@ type Change struct {
 // factor or mnemocode revokes all its sessions, pending steps and recovery links before
 // Change returns. If nothing changes, Change writes nothing and changed is false.
 func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ record.Account, changed bool, err error) {
-	a, kept, err := ad.findKeeping(ctx, mnemocode, ch.Keep)
+	found, kept, err := ad.findKeeping(ctx, mnemocode, ch.Keep)
 	if err != nil {
 		return record.Account{}, false, err
 	}
 	if err := ad.openProofs(ctx, &ch); err != nil {
 		return record.Account{}, false, err
 	}
-	found := a
 	if ch.UserRules { // a password that breaks another rule is not looked up
-		wanted := a
+		wanted := found
 		if err := ad.apply(ch, &wanted); err != nil {
 			return record.Account{}, false, err
 		}
@@ -76,7 +75,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	}
 	var before record.Account
 	var changes record.Event
-	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
+	stored, err := ad.Accounts.Update(ctx, found.Company, found.ID, func(a *record.Account) (ends bool, err error) {
 		before = *a
 		if ch.Match != nil && !ch.Match(*a) {
 			return false, ErrVersion
@@ -96,7 +95,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 			return false, err
 		}
 		a.Updated, a.Keep = ad.Now(), kept
-		a.Outbox = ad.outbox(ctx, changes, ad.provenEvents(ch, *a))
+		a.Outbox = ad.outbox(ctx, ad.withProven(changes, ch, *a))
 		ending := slices.DeleteFunc(slices.Clone(changes.Fields), func(f string) bool { return !endsSessions(f) })
 		a.SpareTokens = slices.Equal(ending, []string{"password"})
 		return len(ending) > 0, nil
@@ -113,8 +112,8 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	if err = cmp.Or(err, revokeErr); err != nil || len(changes.Fields) == 0 {
 		return stored, false, err
 	}
-	a, err = ad.Accounts.ByID(ctx, stored.Company, stored.ID)
-	return a, true, adminError("loading the account", err)
+	stored, err = ad.Accounts.ByID(ctx, stored.Company, stored.ID)
+	return stored, true, adminError("loading the account", err)
 }
 
 // checkKeep refuses to spare a session from a change of something else that sessions
@@ -162,9 +161,8 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	defer func() {
 		if len(changes.Fields) > 0 {
 			changes.Reason = strings.Join(changes.Fields, ", ")
-			ad.emit(ctx, *changes)
-			for _, proven := range ad.provenEvents(ch, stored) {
-				ad.emit(ctx, proven)
+			for _, e := range ad.withProven(*changes, ch, stored) {
+				ad.emit(ctx, e)
 			}
 		}
 	}()
@@ -179,23 +177,22 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 		err := ad.ClearPublic(ctx, ad.Company, stored, []record.FailureKind{record.WrongPasswords})
 		lockErr = adminError("clearing the counts of wrong passwords of the login ids", err)
 	}
-	for _, more := range []struct {
-		field string
-		store func() (changed bool, err error)
-	}{
-		{"disclaimers_accepted", func() (bool, error) { return ad.accept(ctx, stored, newAcceptances(before.Accepted, ch.Accepted)) }},
-		{"passkeys", func() (bool, error) { return ad.importPasskeys(ctx, stored, ch.Passkeys) }},
-		{"backup_codes", func() (bool, error) { return ad.importCodes(ctx, stored, ch.BackupCodes) }},
-	} {
-		changed, err := more.store()
+	note := func(changed bool, field string) {
 		if changed {
-			changes.Fields = append(changes.Fields, more.field)
-		}
-		if err != nil {
-			return err
+			changes.Fields = append(changes.Fields, field)
 		}
 	}
-	return cmp.Or(revokeErr, lockErr)
+	changed, err := ad.accept(ctx, stored, newAcceptances(before.Accepted, ch.Accepted))
+	note(changed, "disclaimers_accepted")
+	if err == nil {
+		changed, err = ad.importPasskeys(ctx, stored, ch.Passkeys)
+		note(changed, "passkeys")
+	}
+	if err == nil {
+		changed, err = ad.importCodes(ctx, stored, ch.BackupCodes)
+		note(changed, "backup_codes")
+	}
+	return cmp.Or(err, revokeErr, lockErr)
 }
 
 // accept records acceptances, if there are any.
@@ -224,50 +221,49 @@ func (ad *Admin) importCodes(ctx context.Context, a record.Account, hashes []str
 	if err := ad.storeCodes(ctx, a, hashes, ad.event(record.AccountBackupCodes, a)); err != nil {
 		return false, err
 	}
-	ad.notify(ctx, a, a, []string{"backup_codes"})
+	ad.tell(ctx, a, message.NoticeBackupCodesMade)
 	return true, nil
 }
 
 // notify tells the owner of changes to how one logs in.
 func (ad *Admin) notify(ctx context.Context, before, after record.Account, fields []string) {
-	if ad.Bulk {
-		return
-	}
-	tell := func(a record.Account, kind string, also ...string) {
-		ad.Notify(ctx, ad.Company, a, ad.notice(kind), also...)
-	}
 	question := false // the question and its answer are one change
 	for _, field := range fields {
 		switch field {
 		case "password":
-			tell(before, message.NoticePasswordChanged) // to the address from before the change
+			ad.tell(ctx, before, message.NoticePasswordChanged) // to the address from before the change
 		case "primary_email":
-			tell(after, message.NoticeEmailChanged, before.Email)
+			ad.tell(ctx, after, message.NoticeEmailChanged, before.Email)
 		case "primary_phone":
-			tell(after, message.NoticePhoneChanged, before.Phone)
+			ad.tell(ctx, after, message.NoticePhoneChanged, before.Phone)
 		case "totp":
-			tell(after, message.NoticeTOTPChanged)
-		case "backup_codes":
-			tell(after, message.NoticeBackupCodesMade)
+			ad.tell(ctx, after, message.NoticeTOTPChanged)
 		case "second_factor":
 			if ad.Company.NeedsSecondFactor(before) && !ad.Company.NeedsSecondFactor(after) {
-				tell(after, message.NoticeSecondFactorOff)
+				ad.tell(ctx, after, message.NoticeSecondFactorOff)
 			}
 		case "login_name":
-			tell(after, message.NoticeLoginNameChanged)
+			ad.tell(ctx, after, message.NoticeLoginNameChanged)
 		case "control_question", "control_answer":
 			question = true
 		case "oauth_identities":
 			if hasOthers(after, before) {
-				tell(after, message.NoticeIdentityBound)
+				ad.tell(ctx, after, message.NoticeIdentityBound)
 			}
 			if hasOthers(before, after) {
-				tell(after, message.NoticeIdentityRemoved)
+				ad.tell(ctx, after, message.NoticeIdentityRemoved)
 			}
 		}
 	}
 	if question {
-		tell(after, message.NoticeQuestionChanged)
+		ad.tell(ctx, after, message.NoticeQuestionChanged)
+	}
+}
+
+// tell sends a notice to the owner of an account, except during an import.
+func (ad *Admin) tell(ctx context.Context, a record.Account, kind string, also ...string) {
+	if !ad.Bulk {
+		ad.Notify(ctx, ad.Company, a, ad.notice(kind), also...)
 	}
 }
 

@@ -217,16 +217,16 @@ func (ch Change) checkProofs(a record.Account) error {
 }
 
 // outbox returns the outbox events for events, in their order.
-func (ad *Admin) outbox(ctx context.Context, first record.Event, others []record.Event) []record.OutboxEvent {
-	all := background.OutboxEvents(ctx, ad.Company, first)
-	for _, e := range others {
+func (ad *Admin) outbox(ctx context.Context, events []record.Event) (all []record.OutboxEvent) {
+	for _, e := range events {
 		all = append(all, background.OutboxEvents(ctx, ad.Company, e)...)
 	}
 	return all
 }
 
-// provenEvents returns the events that an account has proven contacts.
-func (ad *Admin) provenEvents(ch Change, a record.Account) (events []record.Event) {
+// withProven returns the event of a change, and those of the contacts that it proves.
+func (ad *Admin) withProven(changed record.Event, ch Change, a record.Account) []record.Event {
+	events := []record.Event{changed}
 	for _, known := range ch.proven {
 		events = append(events, ad.contactEvent(record.ContactVerified, contactOf(known), known.Value, a))
 	}

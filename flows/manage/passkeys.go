@@ -106,7 +106,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		at.GiveBack(ctx, err)
 		return record.Passkey{}, err
 	}
-	ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticePasskeyAdded))
+	ad.tell(ctx, a, message.NoticePasskeyAdded)
 	ad.emit(ctx, added)
 	return p, nil
 }
@@ -289,7 +289,7 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
 	revokeErr := ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: next, Keep: kept}, record.EndedByChange)
-	ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticePasskeyRemoved))
+	ad.tell(ctx, a, message.NoticePasskeyRemoved)
 	ad.emit(ctx, removed)
 	return revokeErr
 }

@@ -140,9 +140,9 @@ func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) 
 	switch {
 	case t.Actor != "":
 		issued.Reason += " " + t.Actor + ": " + t.Reason
-		ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticeActed))
+		ad.tell(ctx, a, message.NoticeActed)
 	case ad.isUser():
-		ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticeTokenIssued))
+		ad.tell(ctx, a, message.NoticeTokenIssued)
 	}
 	ad.emit(ctx, issued)
 	return token, t, nil

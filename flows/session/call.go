@@ -19,9 +19,6 @@ type Client struct {
 	// Languages returns the languages that the user reads, best first. It is called
 	// only if a text has translations. Languages may be nil.
 	Languages func() []language.Tag
-	// SeesStatus allows an answer that tells the client the status of the account, if a
-	// change of that status revoked the token.
-	SeesStatus bool
 	// Device returns the client's device token from a cookie, or "". It fails if
 	// another site may have caused the request. Device may be nil.
 	Device func() (string, error)
@@ -32,6 +29,9 @@ type Client struct {
 type Call struct {
 	limits.Attempt
 	Tells Disclosure // what the client may learn
+	// SeesStatus allows an answer that tells the client the status of the account, if a
+	// change of that status revoked the token.
+	SeesStatus bool
 
 	m         *Manager
 	session   *record.Session // nil until it is found

@@ -118,7 +118,7 @@ func (c *Call) mayTryCode(ctx context.Context, a record.Account) (Counts, error)
 }
 
 // spendCode returns a getter that spends the code of a session in this state. If the
-// address has failed too often, the code is not spent, and TryCode reports the limit
+// address has failed too often, the code is not spent, and readCode reports the limit
 // when the account is known.
 func (c *Call) spendCode(state record.State) getter {
 	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
@@ -187,7 +187,7 @@ func (c *Call) trySMS(ctx context.Context, a record.Account, sent, token string)
 	}
 	stored, err := c.LoadAccount(ctx) // once more, because wrong codes may have been counted since
 	if err == nil {                   // the code proves the owner, so any lock and status may show now
-		err = cmp.Or(c.CheckCodes(stored.FailureCounts), tenant.CheckStatus(a))
+		err = cmp.Or(c.CheckCodes(stored.FailureCounts), tenant.CheckStatus(a)) // of a, since stored may be a decoy by now
 	}
 	return Step{Account: a, By: record.BySMS, Counters: c.AddressCounters()}, err
 }

@@ -77,16 +77,16 @@ func (c *Call) Accept(ctx context.Context, a record.Account, codes []string) ([]
 	if err != nil {
 		return nil, err
 	}
+	refusal := &wire.Refusal{Err: wire.ErrDisclaimerInvalid, Disclaimers: pending}
+	if !listed { // the refusal lists them
+		_, err = c.MarkUsed(ctx, c.listed(c.session.ID))
+		return nil, cmp.Or(err, error(refusal))
+	}
 	for _, d := range pending {
-		named := slices.Contains(codes, d.Code) || slices.Contains(codes, d.Code+"@"+d.Version)
-		if listed && named {
-			accepted = append(accepted, record.Acceptance{Code: d.Code, Version: d.Version, At: c.Now})
-			continue
+		if !slices.Contains(codes, d.Code) && !slices.Contains(codes, d.Code+"@"+d.Version) {
+			return nil, refusal
 		}
-		if !listed { // the refusal lists them
-			_, err = c.MarkUsed(ctx, c.listed(c.session.ID))
-		}
-		return nil, cmp.Or(err, error(&wire.Refusal{Err: wire.ErrDisclaimerInvalid, Disclaimers: pending}))
+		accepted = append(accepted, record.Acceptance{Code: d.Code, Version: d.Version, At: c.Now})
 	}
 	return accepted, nil
 }

@@ -143,7 +143,7 @@ func (c open) replaceCode(ctx context.Context, st Step, number int64, code newCo
 
 // revoked tells the status if the route reports it (contract, section 3).
 func (c open) revoked(_ record.State, a record.Account, status error) (record.Account, error) {
-	if status == nil || !c.client.SeesStatus {
+	if status == nil || !c.SeesStatus {
 		return record.Account{}, wire.ErrTokenInvalid
 	}
 	c.SetAccount(a)

@@ -94,8 +94,8 @@ func (c *Call) newSession(st Step) record.Session {
 	return next
 }
 
-// replacesNone reports whether the call's next session replaces none.
-func (c *Call) replacesNone() bool { return c.session == nil || c.revoked }
+// replaces reports whether the call's next session replaces the one that it has.
+func (c *Call) replaces() bool { return c.session != nil && !c.revoked }
 
 // store creates the call's first session or replaces the one it has. It fails if one
 // of the counters is full.
@@ -109,7 +109,7 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 	}
 	var err error
 	switch {
-	case c.replacesNone():
+	case !c.replaces():
 		err = c.m.Sessions.Create(ctx, c.Now, next, counters...)
 	case c.stateless != nil:
 		err = c.m.Sessions.Create(ctx, c.Now, next, append([]record.Counter{c.stateless.claim}, counters...)...)
@@ -204,15 +204,17 @@ type Reply struct {
 
 // Enter takes a step. It creates the session or replaces the call's session, and
 // returns the new token.
-func (c *Call) Enter(ctx context.Context, st Step) (Reply, error) {
+func (c *Call) Enter(ctx context.Context, st Step) (reply Reply, err error) {
 	switch st.State {
 	case record.CheckPassword:
-		return c.enterStateless(ctx, st)
+		reply, err = c.enterStateless(ctx, st)
 	case record.CheckOTP:
-		return c.enterCheckOTP(ctx, st)
+		reply, err = c.enterCheckOTP(ctx, st)
 	default:
-		return c.enter(ctx, st)
+		reply, err = c.enter(ctx, st)
 	}
+	reply.DisclaimersRequired = st.Lists
+	return reply, err
 }
 
 // enter takes a step that stores a session, and sends its code, if it has one.
@@ -220,71 +222,60 @@ func (c *Call) enter(ctx context.Context, st Step) (Reply, error) {
 	next := c.newSession(st)
 	var token string
 	token, next.Hash = tokens.New(tokens.Prefix, c.Tells.place(&next))
-	reply := c.describe(st, next)
-	reply.SessionToken = token
 	if len(st.Lists) > 0 {
 		st.Counters = append(st.Counters, c.listed(next.ID))
 	}
-	code, err := c.codeOf(&next, st, token)
-	if err != nil {
-		return Reply{}, c.AddressFirst(ctx, err)
-	}
-	if st.State == record.CheckOTP && next.Code != nil {
-		reply.UserPhone = record.MaskPhone(st.Account.Phone)
+	var code newCode
+	if st.State == record.CheckOTP || st.State == record.RecoveryOTP {
+		var err error
+		if code, err = c.newCode(st, token, next.Expires); err != nil {
+			return Reply{}, c.AddressFirst(ctx, err)
+		}
+		next.Code, next.NoCode = code.stored, code.stored == nil
 	}
 	if err := c.storeAndSend(ctx, next, st, code); err != nil {
 		return Reply{}, err
 	}
 	c.nextID = next.ID
 	c.recordCode(ctx, st)
+	reply := c.Describe(st.Account, next, token)
 	if st.State == record.Authorized {
 		reply.DeviceToken = c.rememberDevice(ctx, st.Account, next)
 	}
 	return reply, nil
 }
 
-// describe returns what the answer says about a new session.
-func (c *Call) describe(st Step, next record.Session) Reply {
-	reply := Reply{SessionState: st.State, ExpiresIn: new(c.SecondsUntil(next.Expires))}
-	switch st.State {
+// Describe returns what the answer says about a session of an account.
+func (c *Call) Describe(a record.Account, next record.Session, token string) Reply {
+	reply := Reply{SessionToken: token, SessionState: next.State, ExpiresIn: new(c.SecondsUntil(next.Expires))}
+	switch next.State {
 	case record.CheckOTP:
-		reply.SecondFactors = c.SecondFactors(st.Account)
+		reply.SecondFactors = c.SecondFactors(a)
+		if next.Code != nil {
+			reply.UserPhone = record.MaskPhone(a.Phone)
+		}
 	case record.SetPassword, record.RecoveryPassword:
-		reply.PasswordQuality = c.Company.Quality(st.Account)
+		reply.PasswordQuality = c.Company.Quality(a)
 	case record.Authorized:
-		reply.ProfileMnemocode = st.Account.Mnemocode
+		reply.ProfileMnemocode = next.Mnemocode
 	}
 	return reply
-}
-
-// codeOf makes the code of a step, and notes it in the session and the step. It returns nil
-// for a step without one.
-func (c *Call) codeOf(next *record.Session, st Step, token string) (*newCode, error) {
-	if st.State != record.CheckOTP && st.State != record.RecoveryOTP {
-		return nil, nil
-	}
-	code, err := c.newCode(st, token, next.Expires)
-	next.Code, next.NoCode = code.stored, code.stored == nil
-	return &code, err
 }
 
 // storeAndSend stores the session of a step, does what else must succeed, and sends the
 // code. If the code can't be sent, the session before it stays valid. If what else must
 // succeed fails, the user has to log in again.
-func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, code *newCode) error {
-	counters := st.Counters
-	if code != nil {
-		counters = append(counters, code.counters...)
-	}
-	if code != nil && code.send != nil && !c.replacesNone() {
-		return c.sendAndStore(ctx, next, st, *code, counters)
+func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, code newCode) error {
+	counters := append(st.Counters, code.counters...)
+	if code.send != nil && c.replaces() {
+		return c.sendAndStore(ctx, next, st, code, counters)
 	}
 	if err := c.store(ctx, next, counters...); err != nil {
 		return err
 	}
 	err := c.complete(ctx, st)
-	if err == nil && code != nil {
-		err = c.Tells.deliver(ctx, st, next.Hash, *code) // last, because a code can't be taken back
+	if err == nil && code.stored != nil {
+		err = c.Tells.deliver(ctx, st, next.Hash, code) // last, because a code can't be taken back
 	}
 	if err != nil {
 		c.abandon(ctx, next.Hash)
@@ -362,7 +353,7 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Reply, error) {
 	session := c.newSession(st)
 	token := c.Keys.NewStateless(session, c.listing())
 	c.nextID = tokens.StatelessID(token)
-	return Reply{SessionToken: token, SessionState: st.State, ExpiresIn: new(c.SecondsUntil(session.Expires))}, nil
+	return c.Describe(st.Account, session, token), nil
 }
 
 // codelessLogins limits the sessions that strangers can begin for an account without
@@ -410,7 +401,7 @@ func (c *Call) Exchange(ctx context.Context) (Reply, error) {
 			moved := c.Event()
 			moved.Name, moved.Company = record.SessionMoved, c.Company.Code
 			c.m.Emit(ctx, moved)
-			return Reply{SessionToken: token, SessionState: next.State, ExpiresIn: new(c.SecondsUntil(next.Expires)), ProfileMnemocode: next.Mnemocode}, nil
+			return c.Describe(record.Account{}, next, token), nil
 		}
 		if !errors.Is(err, wire.ErrTokenInvalid) {
 			return Reply{}, err

@@ -215,7 +215,7 @@ func (c *Call) accountOfRevoked(s *record.Session, a record.Account) (record.Acc
 
 // whyRevoked is WhyRevoked for a token with this prefix.
 func (c *Call) whyRevoked(ctx context.Context, prefix, token string) error {
-	if !c.client.SeesStatus || !tokens.IsWellFormed(prefix, token) {
+	if !c.SeesStatus || !tokens.IsWellFormed(prefix, token) {
 		return wire.ErrTokenInvalid
 	}
 	session, err := c.m.Sessions.Revoked(ctx, record.HashToken(token))

@@ -93,7 +93,8 @@ func (c hardened) RecoveryMethod(wanted tenant.Method, found record.Account) (re
 }
 
 // MailLink does not reveal whether there is an account. It charges the budget of the login id
-// that was sent. After the answer, it charges the budget of the account and mails the link.
+// that was sent. After the answer, it charges the budget of the account and mails the link,
+// which is stored first, because nobody would see that a mailed link does not work.
 func (c hardened) MailLink(ctx context.Context, a record.Account, loginIDHash string) error {
 	if err := c.Charge(ctx, c.AccountMails(limits.DecoyBudget(loginIDHash), message.RecoveryLink)...); err != nil {
 		return err

@@ -18,7 +18,6 @@ type PasswordAttempt struct {
 	Account  record.Account // for an unknown login id as FindAccount returns it
 	Password string
 	Counts   Counts      // where a wrong password counts
-	Begun    bool        // BeginLogin has counted it
 	Solved   bool        // a captcha was solved, or is never needed
 	Wrong    *wire.Error // the error for a wrong password
 
@@ -30,6 +29,9 @@ type PasswordAttempt struct {
 // error for a wrong password is wire.ErrPasswordInvalid.
 func (p *Passwords) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, counts Counts, typed string) error {
 	if err := at.CheckPasswords(counts.Now[record.WrongPasswords]); err != nil {
+		return err
+	}
+	if err := at.BeginLogin(ctx); err != nil {
 		return err
 	}
 	err := p.ComparePassword(ctx, at, &PasswordAttempt{Account: a, Password: typed, Counts: counts, Solved: true, Wrong: wire.ErrPasswordInvalid})
@@ -50,16 +52,11 @@ func (c *Call) PasswordCounts(ctx context.Context, a record.Account, loginIDHash
 	return Counts{Key: key, Now: record.Failures{record.WrongPasswords: {Count: d.Failures}}}, nil
 }
 
-// ComparePassword counts an attempt and compares its password. If there is no account or
-// it has no password, the comparison takes as long as for a wrong password. If
-// ComparePassword replaces the stored hash with a stronger one, t.Account has the new one.
-// The error for a wrong password is t.Wrong.
+// ComparePassword compares the password of an attempt that BeginLogin has counted, and records
+// the outcome. If there is no account or it has no password, the comparison takes as long as
+// for a wrong password. If ComparePassword replaces the stored hash with a stronger one,
+// t.Account has the new one. The error for a wrong password is t.Wrong.
 func (p *Passwords) ComparePassword(ctx context.Context, at *limits.Attempt, t *PasswordAttempt) error {
-	if !t.Begun {
-		if err := at.BeginLogin(ctx); err != nil {
-			return err
-		}
-	}
 	ok, outdated, err := p.verifyPassword(ctx, at, t.Account, t.Password)
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
