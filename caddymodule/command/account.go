@@ -359,8 +359,9 @@ has, and --locked does not find them.`,
 
 func (c *cli) deleteCommand() *cobra.Command {
 	var yes bool
-	cmd := c.onAccount("delete <account> [--yes]", "Deletes an account", `Deletes the account and all its data, and revokes its sessions before the
-command returns. A new account with its login ids inherits nothing, except their
+	cmd := c.onAccount("delete <account> [--yes]", "Deletes an account", `Deletes the account and its data in the stores, and revokes its sessions before
+the command returns. Events that wait for your backend, the audit log, backups
+and exports keep what they have. A new account with its login ids inherits nothing, except their
 locks with hardened ('account unlock'). To keep a user out for a while, change
 the status instead: 'account set --status'. Without --yes, the command asks
 first.`,
