@@ -96,7 +96,7 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 			if locks := named(events(), lock); len(locks) != 1 || locks[0].Mnemocode != mnemocode {
 				t.Errorf("got the locks %+v, want one", locks)
 			}
-			if n := strings.Count(log.String(), "account="+mnemocode+" type="+message.NoticePasswordChanged); n != 7 {
+			if n := strings.Count(log.String(), "mnemocode="+mnemocode+" type="+message.NoticePasswordChanged); n != 7 {
 				t.Errorf("%d dropped notices are logged, want 7:\n%s", n, log.String())
 			}
 			b.clock.advance(24 * time.Hour)

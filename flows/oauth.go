@@ -86,7 +86,7 @@ func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.O
 	}
 	if errors.Is(err, tenant.ErrProviderFault) {
 		c.GiveBack(client, wire.ErrUnavailable)
-		s.Warn("a provider can't confirm logins", "company", c.Company.Code, "provider", req.ProviderID, "error", err)
+		s.Warn("a provider can't confirm logins", "company", c.Company.Code, "provider_id", req.ProviderID, "error", err)
 		return tenant.OAuthUser{}, notConfirmed(err)
 	}
 	c.Worked()
@@ -94,7 +94,7 @@ func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.O
 		return tenant.OAuthUser{}, err
 	}
 	if err != nil {
-		s.Log.Info("a provider did not confirm a login", "company", c.Company.Code, "provider", req.ProviderID, "error", err)
+		s.Log.Info("a provider did not confirm a login", "company", c.Company.Code, "provider_id", req.ProviderID, "error", err)
 		return tenant.OAuthUser{}, notConfirmed(err)
 	}
 	return user, nil

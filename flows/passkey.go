@@ -159,7 +159,7 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 		err = errors.New("the user handle is not that of the passkey")
 	}
 	if err != nil {
-		s.Log.Info("a passkey does not verify", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
+		s.Log.Info("a passkey does not verify", "company", c.Company.Code, "mnemocode", a.Mnemocode, "error", err)
 		return record.Account{}, errPasskeyInvalid
 	}
 	c.SetAccount(a)

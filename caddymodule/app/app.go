@@ -453,7 +453,7 @@ func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 				if again {
 					advice = "wait: it is tried again"
 				}
-				a.log.Error("a configured account was not created", "company", code, "account", c.seeds[0].Mnemocode, "error", err, "advice", advice)
+				a.log.Error("a configured account was not created", "company", code, "mnemocode", c.seeds[0].Mnemocode, "error", err, "advice", advice)
 			}
 			if again {
 				return false

@@ -421,7 +421,7 @@ func TestConfiguredAccounts(t *testing.T) {
 	if _, err := service.Accounts.ByMnemocode(t.Context(), "acme", "bob"); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("bob: %v", err)
 	}
-	if !strings.Contains(log.String(), "account=bob") || strings.Contains(log.String(), "account=alice") {
+	if !strings.Contains(log.String(), "mnemocode=bob") || strings.Contains(log.String(), "mnemocode=alice") {
 		t.Errorf("the log says\n%s", log)
 	}
 }

@@ -443,7 +443,7 @@ func TestASlowGatewayDropsOnlyItsCompanysCodes(t *testing.T) {
 		if !strings.Contains(line, "a message was dropped") {
 			continue
 		}
-		for _, want := range []string{`"company":"acme"`, `"account":"user-`, `"type":"otp.recovery"`, "find out why the gateway is slow"} {
+		for _, want := range []string{`"company":"acme"`, `"mnemocode":"user-`, `"type":"otp.recovery"`, "find out why the gateway is slow"} {
 			if !strings.Contains(line, want) {
 				t.Errorf("%q does not hold %s", line, want)
 			}

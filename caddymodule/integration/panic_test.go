@@ -301,7 +301,7 @@ func (s bombSite) backgroundPanics() {
 		token := s.credentials("gina", testPassword).wantState(record.SetPassword).token()
 		s.arm("mail.Send")
 		s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
-		s.toldOf(`"account":"gina","type":"notice.password_changed"`)
+		s.toldOf(`"mnemocode":"gina","type":"notice.password_changed"`)
 		s.arm()
 		storetest.Eventually(t, 20*time.Second, "end of the messages", func() bool { return s.metric("mnemogate_background_messages") == 0 })
 	})

@@ -188,7 +188,7 @@ func (r *Recorder) flush(history record.History, log *slog.Logger) {
 			r.atOnce = n / 2
 		case works:
 			log.Warn("an event can't be stored in the account's history; the audit log has it",
-				"event", events[0].Name, "company", events[0].Company, "account", events[0].Mnemocode)
+				"event", events[0].Name, "company", events[0].Company, "mnemocode", events[0].Mnemocode)
 			events = events[1:]
 		default:
 			aside, events = append(aside, events[0]), events[1:]

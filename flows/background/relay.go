@@ -215,7 +215,7 @@ func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.Outb
 				pause = max(pause, min(later.Wait, maxAskedPause))
 			}
 			r.warnings.Warn(r.Log, "an event was not delivered and will be tried again", "company", c.Code,
-				"account", mnemocodeOf(e), "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
+				"mnemocode", mnemocodeOf(e), "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
 			return done, pause, tries + 1, err
 		case err != nil:
 			r.reportDropped(ctx, c.Code, e, err)
@@ -241,7 +241,7 @@ var errNoReceiver = errors.New("the company has no receiver for events")
 func (r *Relay) reportDropped(ctx context.Context, company string, e record.OutboxEvent, err error) {
 	mnemocode := mnemocodeOf(e)
 	r.Log.Error("an event is dropped: it could not be delivered for days", "company", company,
-		"account", mnemocode, "type", e.Type, "id", e.ID, "at", e.At, "error", err)
+		"mnemocode", mnemocode, "type", e.Type, "id", e.ID, "at", e.At, "error", err)
 	r.Emit(ctx, record.Event{Name: record.OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
 }
 

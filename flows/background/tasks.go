@@ -93,9 +93,9 @@ func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
 		defer cancel()
 		err := panics.Contain(func() error { return task.Send(ctx) })
 		if p, ok := errors.AsType[*panics.Error](err); ok {
-			p.Log(log, "doing", "sending a message", "company", task.Company, "account", task.Mnemocode, "type", task.Type)
+			p.Log(log, "doing", "sending a message", "company", task.Company, "mnemocode", task.Mnemocode, "type", task.Type)
 		} else if err != nil {
-			log.Warn("a message was not sent", "company", task.Company, "account", task.Mnemocode, "type", task.Type, "error", err)
+			log.Warn("a message was not sent", "company", task.Company, "mnemocode", task.Mnemocode, "type", task.Type, "error", err)
 		}
 	})
 	return nil

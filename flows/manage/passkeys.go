@@ -80,7 +80,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		return record.Passkey{}, &FieldError{"credential", "it must be a RegistrationResponseJSON, as PublicKeyCredential.toJSON() returns"}
 	}
 	if err != nil {
-		ad.Log.Info("a new passkey does not verify", "company", a.Company, "account", a.Mnemocode, "error", err)
+		ad.Log.Info("a new passkey does not verify", "company", a.Company, "mnemocode", a.Mnemocode, "error", err)
 		return record.Passkey{}, ErrPasskeyRefused
 	}
 	fresh, err := at.Spend(ctx, "passkey", challenge)

@@ -49,7 +49,7 @@ func (m *Messenger) inBackground(ctx context.Context, company *tenant.Company, a
 	if err == nil || a.ID == 0 { // a decoy's task sends nothing
 		return
 	}
-	m.Log.Warn("a message was dropped", "company", company.Code, "account", a.Mnemocode, "type", kind, "error", err)
+	m.Log.Warn("a message was dropped", "company", company.Code, "mnemocode", a.Mnemocode, "type", kind, "error", err)
 	if m.Dropped != nil {
 		m.Dropped(company.Code)
 	}
@@ -96,7 +96,7 @@ func (m *Messenger) send(ctx context.Context, company *tenant.Company, sender me
 	for more := message.IsNotice(msg.Type); ; wait = min(2*wait, lastRetry) {
 		err := hush(sender.Send(ctx, msg), msg)
 		if _, told := errors.AsType[*panics.Error](err); panicked != nil && !told { // another gateway was asked after it
-			panicked.Log(m.Log, "doing", "sending a message", "company", company.Code, "account", a.Mnemocode, "type", msg.Type)
+			panicked.Log(m.Log, "doing", "sending a message", "company", company.Code, "mnemocode", a.Mnemocode, "type", msg.Type)
 			panicked = nil
 		}
 		later, ok := errors.AsType[*message.LaterError](err)

@@ -23,7 +23,7 @@ func (p *Passwords) verifyExternally(ctx context.Context, at *limits.Attempt, a 
 	}
 	if at.Company.Migrate == nil {
 		p.Warn("the password is known only to another system, and password migrate is not configured: configure it, or let the user recover the account",
-			"company", at.Company.Code, "account", a.Mnemocode)
+			"company", at.Company.Code, "mnemocode", a.Mnemocode)
 		return false, nil
 	}
 	question := tenant.PasswordQuestion{ID: tokens.NewID(), Company: at.Company.Code, Mnemocode: a.Mnemocode, Password: typed}

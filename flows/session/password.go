@@ -114,7 +114,7 @@ func (p *Passwords) rehash(ctx context.Context, at *limits.Attempt, a *record.Ac
 		})
 	}
 	if err != nil {
-		p.Log.Warn("a weak password hash was not replaced", "company", at.Company.Code, "account", a.Mnemocode, "error", err)
+		p.Log.Warn("a weak password hash was not replaced", "company", at.Company.Code, "mnemocode", a.Mnemocode, "error", err)
 		return
 	}
 	a.PasswordHash = hash

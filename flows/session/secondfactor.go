@@ -39,7 +39,7 @@ func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome
 		return nil
 	})
 	if err != nil {
-		c.m.Warn("wrong codes after a correct password were not counted", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
+		c.m.Warn("wrong codes after a correct password were not counted", "company", c.Company.Code, "mnemocode", a.Mnemocode, "error", err)
 	} else if notify {
 		c.Notify(ctx, a, message.NoticeSecondFactorFailed)
 	}
