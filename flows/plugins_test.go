@@ -124,3 +124,21 @@ func TestAPanicIsLoggedThoughTheMessageWasSent(t *testing.T) {
 		t.Errorf("%d sent, and the log has %q", b.sms.count(), told)
 	}
 }
+
+// A provider that is down, which anyone can ask for, does not hide that a gateway is.
+func TestAProviderThatFailsHidesNoGateway(t *testing.T) {
+	b := newHarness(t)
+	var log bytes.Buffer
+	b.Log = slog.New(slog.NewTextHandler(&log, nil))
+	b.update(true, func(a *record.Account) { a.PasswordHash = "" })
+	down := plugin(func(context.Context) error { return errors.New("it is down") })
+	b.company.OAuth[2] = tenant.OAuth{Provider: down, RedirectURIs: []string{callback}}
+	b.company.SMS = message.Gateways{{Sender: down}}
+	for range 20 {
+		b.wrong(wire.ErrUnavailable, "auth/oauth", "", grant(nil))
+	}
+	b.wrong(wire.ErrUnavailable, "auth/login", "", object{"login_id": email})
+	if told := log.String(); strings.Count(told, "asking the provider") < 10 || strings.Count(told, "sending the code") != 1 {
+		t.Errorf("the log has %q", told)
+	}
+}

@@ -160,8 +160,8 @@ type Failure struct {
 	Err   error
 }
 
-// failed has the Warnings of each piece of work of Maintain that has failed.
-var failed sync.Map
+// failed counts the failures of each piece of work of Maintain.
+var failed Warnings
 
 // Maintain runs a recurring piece of work. It logs, counts and returns its error. That the
 // work was canceled, because the configuration is replaced, is no failure. A store may take
@@ -179,8 +179,7 @@ func Maintain(log *slog.Logger, doing string, do func() error) error {
 	if panicked {
 		kind += ", panic"
 	}
-	failures, _ := failed.LoadOrStore(kind, &Warnings{})
-	args, ok := failures.(*Warnings).next(10, 1, []any{"doing", doing})
+	args, ok := failed.next(kind, 10, 1, []any{"doing", doing})
 	if !ok {
 		return err
 	}

@@ -12,27 +12,41 @@ import (
 )
 
 // Warnings logs failures that may hit every request at once, such as an unreachable
-// server. It logs up to ten lines a second, and how many it omitted. It may be used
-// concurrently. The zero value is ready to use.
+// server. Of each kind of line it logs up to ten a second, and how many it omitted, so that a
+// failure that strangers can repeat hides no other. It may be used concurrently. The zero
+// value is ready to use.
 type Warnings struct {
-	mu      sync.Mutex
+	mu    sync.Mutex
+	kinds map[kind]*count
+}
+
+// A kind of lines is counted together.
+type kind struct {
+	what    string // a constant
+	company string
+}
+
+type count struct {
 	began   int64 // when the first of the latest lines was, in Unix seconds
 	written int
 	omitted int
 }
 
-const warningsASecond = 10
+const (
+	warningsASecond = 10
+	mostKinds       = 10_000 // from then on, all companies are counted together: strangers may have invented some
+)
 
-// Warn logs a line, or counts it as omitted.
+// Warn logs a line, or counts it as omitted. If the line has a company, args begin with it.
 func (w *Warnings) Warn(log *slog.Logger, message string, args ...any) {
-	if args, ok := w.next(1, warningsASecond, args); ok {
+	if args, ok := w.next(message, 1, warningsASecond, args); ok {
 		log.Warn(message, args...)
 	}
 }
 
 // WarnOfStrangers is Warn for what anyone can cause: it logs a line a minute.
 func (w *Warnings) WarnOfStrangers(log *slog.Logger, message string, args ...any) {
-	if args, ok := w.next(60, 1, args); ok {
+	if args, ok := w.next(message, 60, 1, args); ok {
 		log.Warn(message, args...)
 	}
 }
@@ -46,27 +60,41 @@ func (w *Warnings) Unanswered(log *slog.Logger, err error, args ...any) {
 	if p, ok := errors.AsType[*panics.Error](err); ok {
 		p.Log(log, args...)
 	} else if errors.Is(err, wire.ErrUnavailable) && !errors.Is(err, context.Canceled) {
-		w.Warn(log, "a service did not answer", append(args, "error", err)...)
+		if args, ok := w.next(wire.DoingOf(err), 1, warningsASecond, append(args, "error", err)); ok {
+			log.Warn("a service did not answer", args...)
+		}
 	}
 }
 
-// next counts a line with args. It reports ok for most lines in so many seconds, which begin with
-// the first of them, and adds to args how many were omitted before.
-func (w *Warnings) next(seconds int64, most int, args []any) (_ []any, ok bool) {
+// next counts a line with args. It reports ok for most lines of its kind in so many seconds,
+// which begin with the first of them, and adds to args how many were omitted before.
+func (w *Warnings) next(what string, seconds int64, most int, args []any) (_ []any, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := time.Now().Unix()
-	if now < w.began || now >= w.began+seconds {
-		w.began, w.written = now, 0
+	if w.kinds == nil {
+		w.kinds = map[kind]*count{}
 	}
-	if w.written == most {
-		w.omitted++
+	of := kind{what: what}
+	if len(args) > 0 && args[0] == "company" && len(w.kinds) < mostKinds {
+		of.company, _ = args[1].(string)
+	}
+	n := w.kinds[of]
+	if n == nil {
+		n = new(count)
+		w.kinds[of] = n
+	}
+	now := time.Now().Unix()
+	if now < n.began || now >= n.began+seconds {
+		n.began, n.written = now, 0
+	}
+	if n.written == most {
+		n.omitted++
 		return nil, false
 	}
-	w.written++
-	if w.omitted > 0 {
-		args = append(args, "omitted", w.omitted)
+	n.written++
+	if n.omitted > 0 {
+		args = append(args, "omitted", n.omitted)
 	}
-	w.omitted = 0
+	n.omitted = 0
 	return args, true
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -32,6 +33,46 @@ func TestAnOutageWritesTenLinesASecond(t *testing.T) {
 		got := warn()
 		if len(got) != 10 || !strings.HasSuffix(got[0], " msg=away error=none omitted=990") || strings.Contains(got[1], "omitted") {
 			t.Errorf("a second later: %q", got)
+		}
+	})
+}
+
+// A failure hides neither another one nor the same one of another company. Companies that
+// strangers invent take no memory for ever.
+func TestAFailureHidesNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lines bytes.Buffer
+		var warnings background.Warnings
+		log := slog.New(slog.NewTextHandler(&lines, nil))
+		fail := func(company, doing string) {
+			warnings.Unanswered(log, wire.Unavailable(doing, errors.New("no answer")), "company", company)
+		}
+		for range 1000 {
+			fail("acme", "asking the provider")
+		}
+		lines.Reset()
+		fail("acme", "sending the code")
+		fail("zeta", "asking the provider")
+		warnings.Warn(log, "away", "company", "acme")
+		if got := lines.String(); strings.Count(got, "\n") != 3 || strings.Contains(got, "omitted") {
+			t.Errorf("%q", got)
+		}
+		time.Sleep(time.Second)
+		lines.Reset()
+		fail("acme", "asking the provider")
+		if got := lines.String(); !strings.Contains(got, "omitted=990") {
+			t.Errorf("%q", got)
+		}
+		for i := range 20_000 {
+			fail(strconv.Itoa(i), "loading the store's secrets")
+		}
+		lines.Reset()
+		for i := range 20_000 {
+			fail(strconv.Itoa(-i), "loading the store's secrets")
+		}
+		fail("acme", "sending the mail")
+		if got := lines.String(); strings.Count(got, "\n") != 1 {
+			t.Errorf("after 20000 companies: %q", got)
 		}
 	})
 }

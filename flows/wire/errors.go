@@ -158,6 +158,7 @@ type Refusal struct {
 	Disclaimers []Disclaimer  // with ErrDisclaimerInvalid: the required ones
 	Allow       string        // with ErrMethod: the methods of a path that takes others than POST
 	Cause       error         // for the log; never sent to the client
+	Doing       string        // with ErrUnavailable: what failed; a constant
 }
 
 // Error returns the code and, for the log, the cause.
@@ -180,6 +181,14 @@ func (r *Refusal) Unwrap() []error {
 func ReasonOf(err error) Reason {
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		return refusal.Reason
+	}
+	return ""
+}
+
+// DoingOf returns what failed, according to Unavailable, or "".
+func DoingOf(err error) string {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return refusal.Doing
 	}
 	return ""
 }
@@ -215,7 +224,8 @@ type Waiter interface {
 }
 
 // Unavailable returns service.unavailable, caused by err, which may be a Waiter, or
-// service.error if err is a panic. doing says what failed, as in "loading the session".
+// service.error if err is a panic. doing is a constant that says what failed, as in "loading
+// the session".
 func Unavailable(doing string, err error) error {
 	if _, panicked := errors.AsType[*panics.Error](err); panicked {
 		return &Refusal{Err: ErrService, Cause: fmt.Errorf("%s: %w", doing, err)}
@@ -224,7 +234,7 @@ func Unavailable(doing string, err error) error {
 	if w, ok := errors.AsType[Waiter](err); ok {
 		wait = max(wait, min(w.RetryAfter(), retryLatest))
 	}
-	return &Refusal{Err: ErrUnavailable, RetryAfter: wait, Cause: fmt.Errorf("%s: %w", doing, err)}
+	return &Refusal{Err: ErrUnavailable, RetryAfter: wait, Cause: fmt.Errorf("%s: %w", doing, err), Doing: doing}
 }
 
 // IsFailure reports whether err is service.unavailable or service.error: the client is not to
