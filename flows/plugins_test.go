@@ -125,6 +125,27 @@ func TestAPanicIsLoggedThoughTheMessageWasSent(t *testing.T) {
 	}
 }
 
+// The log says why a gateway failed though the next one took the message, without its code.
+func TestAFailureIsLoggedThoughTheMessageWasSent(t *testing.T) {
+	b := newHarness(t)
+	var log bytes.Buffer
+	b.Log = slog.New(slog.NewTextHandler(&log, nil))
+	b.update(true, func(a *record.Account) { a.PasswordHash = "" })
+	expired := plugin(func(context.Context) error { return errors.New("its certificate has expired") })
+	b.company.SMS = message.Gateways{{Name: "first", Sender: expired}, {Name: "second", Sender: telling{b.mail}}, {Name: "third", Sender: b.sms}}
+	b.must("auth/login", "", object{"login_id": email})
+	const line = `msg="a gateway failed before a message was sent" company=acme type=otp.login gateway=`
+	told := log.String()
+	for _, want := range []string{line + `first error="its certificate has expired"`, line + `second error="the gateway's error is not shown`} {
+		if strings.Count(told, want) != 1 {
+			t.Errorf("the log has not %q once:\n%s", want, told)
+		}
+	}
+	if strings.Contains(told, b.sms.last(t).Code) || strings.Contains(told, "gateway=third") {
+		t.Errorf("the log has %q", told)
+	}
+}
+
 // A provider that is down, which anyone can ask for, does not hide that a gateway is.
 func TestAProviderThatFailsHidesNoGateway(t *testing.T) {
 	b := newHarness(t)

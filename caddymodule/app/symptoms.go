@@ -32,7 +32,7 @@ type watched struct {
 	metric       prometheus.Collector
 	label, value string  // empty for all series
 	least        float64 // this many are a symptom
-	share        float64 // and must be at least this share of all of the company's
+	share        float64 // and must be at least this share of all of the company's, or of the gateway's
 	failed       bool
 	what, advice string
 }
@@ -67,36 +67,41 @@ var symptoms = []watched{
 	{"logs", lostLines, "", "", 1, 0, true, "lines were lost", "make room on the disk of the log, or see what reads it"},
 }
 
-// A sum adds up the series of a company: all of a metric, and those that a watched is about.
+// An origin is what a symptom is told of.
+type origin struct{ company, gateway string }
+
+// A sum adds up the series of an origin: all of a metric, and those that a watched is about.
 type sum struct{ hits, all float64 }
 
-func (w watched) read() map[string]sum {
+func (w watched) read() map[origin]sum {
 	series := make(chan prometheus.Metric)
 	go func() {
 		defer close(series)
 		w.metric.Collect(series)
 	}()
-	counts := map[string]sum{}
+	counts := map[origin]sum{}
 	for s := range series {
 		var m dto.Metric
 		if s.Write(&m) != nil {
 			continue
 		}
-		n, company, hit := m.GetCounter().GetValue()+float64(m.GetHistogram().GetSampleCount()), "", w.label == ""
+		n, of, hit := m.GetCounter().GetValue()+float64(m.GetHistogram().GetSampleCount()), origin{}, w.label == ""
 		for _, l := range m.Label {
 			switch l.GetName() {
 			case "company":
-				company = l.GetValue()
+				of.company = l.GetValue()
+			case "gateway":
+				of.gateway = l.GetValue()
 			case w.label:
 				hit = l.GetValue() == w.value
 			}
 		}
-		c := counts[company]
+		c := counts[of]
 		c.all += n
 		if hit {
 			c.hits += n
 		}
-		counts[company] = c
+		counts[of] = c
 	}
 	return counts
 }
@@ -127,7 +132,7 @@ const sampleEvery = 2 * time.Minute
 // A sample is what was read at a time; zero at the start of the process.
 type sample struct {
 	at     time.Time
-	counts []map[string]sum // by the index in symptoms
+	counts []map[origin]sum // by the index in symptoms
 }
 
 var samples = struct {
@@ -135,7 +140,7 @@ var samples = struct {
 	older, newer sample
 }{older: zero(), newer: zero()}
 
-func zero() sample { return sample{time.Now(), make([]map[string]sum, len(symptoms))} }
+func zero() sample { return sample{time.Now(), make([]map[origin]sum, len(symptoms))} }
 
 // sampleMetrics takes the next sample if it is time.
 func sampleMetrics() {
@@ -161,14 +166,18 @@ func Symptoms() (found []Symptom) {
 		found = append(found, Symptom{Weakness{Company: company, Directive: directive, Weakness: guest.Weakness{Message: message, Advice: advice}}, failed})
 	}
 	for i, w := range symptoms {
-		for company, now := range w.read() {
-			hits, all := now.hits-before.counts[i][company].hits, now.all-before.counts[i][company].all
+		for of, now := range w.read() {
+			hits, all := now.hits-before.counts[i][of].hits, now.all-before.counts[i][of].all
 			if hits >= w.least && hits >= w.share*all {
 				count := fmt.Sprintf("%.0f of %.0f", hits, all)
 				if w.label == "" { // the metric counts nothing else
 					count = fmt.Sprintf("%.0f", hits)
 				}
-				add(company, w.directive, fmt.Sprintf("in the last %s, %s %s", since, count, w.what), w.advice, w.failed)
+				what := w.what
+				if of.gateway != "" {
+					what += " " + of.gateway
+				}
+				add(of.company, w.directive, fmt.Sprintf("in the last %s, %s %s", since, count, what), w.advice, w.failed)
 			}
 		}
 	}

@@ -340,6 +340,12 @@ func TestACodeGoesThroughTheNextGateway(t *testing.T) {
 		t.Errorf("failures: %v", metrics)
 	}
 	s.eventually("the gateway in the audit log", func() bool { return strings.Contains(s.log(), `"gateway":"healthy"`) })
+	for _, gateway := range []string{"dead", "slow"} {
+		s.tells(`"gateway":"` + gateway + `","error":"`)
+		if out := s.cli("", "doctor").out; !strings.Contains(strings.Join(strings.Fields(out), " "), "messages were not taken by the gateway "+gateway) {
+			t.Errorf("doctor does not say that %s fails:\n%s", gateway, out)
+		}
+	}
 	again := s.credentials("user-0", testPassword).wantState(record.CheckOTP)
 	s.post("auth/checkotp", again.token(), fields{"otp": healthy.codeTo("+37060000000")}).wantState(record.Authorized)
 	s.credentials("user-0", testPassword).want(wire.ErrRestricted) // a third SMS

@@ -84,9 +84,14 @@ func (m *Messenger) send(ctx context.Context, company *tenant.Company, sender me
 		return fmt.Errorf("filling in the text of %s: %w", msg.Type, err)
 	}
 	var panicked *panics.Error
+	var failed []func() // warn of failures that no error tells if the message is sent
 	ctx = message.WhenAsked(ctx, func(gateway string, err error) {
 		if p, ok := errors.AsType[*panics.Error](err); ok {
 			panicked = p
+		} else if err != nil {
+			failed = append(failed, func() {
+				m.Warn("a gateway failed before a message was sent", "company", company.Code, "type", msg.Type, "gateway", gateway, "error", hush(err, msg))
+			})
 		}
 		if m.Sent != nil {
 			m.Sent(msg, gateway, err)
@@ -98,6 +103,11 @@ func (m *Messenger) send(ctx context.Context, company *tenant.Company, sender me
 		if _, told := errors.AsType[*panics.Error](err); panicked != nil && !told { // another gateway was asked after it
 			panicked.Log(m.Log, "doing", "sending a message", "company", company.Code, "mnemocode", a.Mnemocode, "type", msg.Type)
 			panicked = nil
+		}
+		if err == nil {
+			for _, warn := range failed {
+				warn()
+			}
 		}
 		later, ok := errors.AsType[*message.LaterError](err)
 		if !ok || !more || ctx.Err() != nil {
