@@ -226,7 +226,11 @@ func (a *App) check() error {
 
 func (a *App) warn(found []Weakness) {
 	for _, w := range found {
-		a.log.Warn(w.Directive+": "+w.Message, "company", w.Company, "at", w.At, "advice", w.Advice)
+		args := []any{"directive", w.Directive, "at", w.At, "advice", w.Advice}
+		if w.Company != "" {
+			args = append(args, "company", w.Company)
+		}
+		a.log.Warn(w.Directive+": "+w.Message, args...)
 	}
 }
 
