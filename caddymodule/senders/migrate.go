@@ -60,7 +60,7 @@ type passwordQuestion struct {
 // VerifyPassword implements tenant.PasswordVerifier.
 func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q tenant.PasswordQuestion) (bool, error) {
 	body, _ := json.Marshal(passwordQuestion{"password.verify", q.Company, q.Mnemocode, q.LoginIDs, q.Password}) // strings: never fails
-	resp, _, err := w.ask(ctx, false, q.ID, body)                                                                // the answer is not logged, since it may contain the password
+	resp, _, err := w.ask(ctx, q.Company, false, q.ID, body)                                                     // the answer is not logged, since it may contain the password
 	if err != nil {
 		return false, err
 	}

@@ -275,8 +275,8 @@ func TestWebhookBoundsWhatIsOpen(t *testing.T) {
 	}
 
 	w = start(200 * time.Millisecond)
-	must(t, w.open.Do(t.Context(), true, func() error {
-		return w.open.Do(t.Context(), true, func() error { // all that notices may use
+	must(t, w.open.Do(t.Context(), "", true, func() error {
+		return w.open.Do(t.Context(), "", true, func() error { // all that notices may use
 			watch := storetest.StartWatch()
 			err := w.Send(t.Context(), notice)
 			if later, ok := errors.AsType[*message.LaterError](err); !ok || !strings.Contains(later.Error(), "max_conns") || watch.Took() > 3*time.Second {

@@ -205,7 +205,7 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 	if err != nil {
 		return err
 	}
-	err = s.open.Do(ctx, message.IsNotice(m.Type), func() error { return s.deliver(ctx, mail, m) })
+	err = s.open.Do(ctx, m.Company, message.IsNotice(m.Type), func() error { return s.deliver(ctx, mail, m) })
 	if err != nil {
 		again := guest.MaySendAgain(err)
 		code, said, final := smtpAnswer(err)

@@ -319,12 +319,12 @@ func (w *webhook) Send(ctx context.Context, m message.Message) error {
 		content.Expires = m.Expires.UTC().Format(time.RFC3339)
 	}
 	body, _ := json.Marshal(content) // strings: never fails
-	return w.post(ctx, message.IsNotice(m.Type), m.ID, body)
+	return w.post(ctx, m.Company, message.IsNotice(m.Type), m.ID, body)
 }
 
 // post sends a body. It returns nil if the gateway accepted it.
-func (w *webhook) post(ctx context.Context, notice bool, id string, body []byte) error {
-	resp, said, err := w.ask(ctx, notice, id, body)
+func (w *webhook) post(ctx context.Context, company string, notice bool, id string, body []byte) error {
+	resp, said, err := w.ask(ctx, company, notice, id, body)
 	if err != nil {
 		return err
 	}
@@ -360,10 +360,10 @@ func (w *webhook) post(ctx context.Context, notice bool, id string, body []byte)
 
 // ask sends a body and returns the answer and its text. For a notice, ask leaves a slot to
 // others.
-func (w *webhook) ask(ctx context.Context, notice bool, id string, body []byte) (resp *http.Response, said []byte, err error) {
+func (w *webhook) ask(ctx context.Context, company string, notice bool, id string, body []byte) (resp *http.Response, said []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
 	defer cancel()
-	err = w.open.Do(ctx, notice, func() error {
+	err = w.open.Do(ctx, company, notice, func() error {
 		req, err := w.request(ctx, id, body, time.Now())
 		if err != nil {
 			return err
