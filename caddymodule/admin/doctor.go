@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -311,13 +312,13 @@ func gatewaysOf(a *app.App) map[gateway]use {
 	return all
 }
 
-// gateways probes each gateway. Those that get no turn in half of the time are not asked,
-// since they could not answer in the rest.
+// gateways probes each gateway, first those that most companies use. Those that get no turn in
+// half of the time are not asked, since they could not answer in the rest.
 func (d *doctor) gateways(ctx context.Context) {
 	turns, over := make(chan struct{}, maxProbes), time.After(doctorTimeout/2)
 	all := gatewaysOf(d.app)
 	left := len(all)
-	for g, use := range all {
+	for _, g := range slices.SortedFunc(maps.Keys(all), func(a, b gateway) int { return len(all[b].companies) - len(all[a].companies) }) {
 		select {
 		case <-over:
 			d.found(api.Finding{Check: "gateways", Result: api.Warning, Message: fmt.Sprintf("%d were not asked, since others answer too slowly", left),
@@ -328,7 +329,7 @@ func (d *doctor) gateways(ctx context.Context) {
 		left--
 		d.start("gateways", func() {
 			defer func() { <-turns }()
-			d.probe(ctx, g, use)
+			d.probe(ctx, g, all[g])
 		})
 	}
 }

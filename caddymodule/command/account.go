@@ -361,10 +361,10 @@ func (c *cli) deleteCommand() *cobra.Command {
 	var yes bool
 	cmd := c.onAccount("delete <account> [--yes]", "Deletes an account", `Deletes the account and its data in the stores, and revokes its sessions before
 the command returns. Events that wait for your backend, the audit log, backups
-and exports keep what they have. A new account with its login ids inherits nothing, except their
-locks with hardened ('account unlock'). To keep a user out for a while, change
-the status instead: 'account set --status'. Without --yes, the command asks
-first.`,
+and exports keep what they have. A new account with its login ids inherits
+nothing, except their locks with hardened ('account unlock'). To keep a user out
+for a while, change the status instead: 'account set --status'. Without --yes,
+the command asks first.`,
 		func(path string, a api.Account) error {
 			if !yes {
 				if err := c.confirm("Delete account "+a.Mnemocode+"? [y/N]", "y", "yes", "Y", "YES", "Yes"); err != nil {

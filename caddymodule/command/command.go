@@ -375,7 +375,12 @@ func (c *cli) company() (string, error) {
 			return "", err
 		}
 		if len(codes) != 1 {
-			return "", errors.New("there are several companies; choose one with --company: " + strings.Join(codes, ", "))
+			const most = 20
+			names := strings.Join(codes[:min(most, len(codes))], ", ")
+			if len(codes) > most {
+				names += fmt.Sprintf(" and %d more", len(codes)-most)
+			}
+			return "", errors.New("there are several companies; choose one with --company: " + names)
 		}
 		c.companyCode = codes[0]
 	}

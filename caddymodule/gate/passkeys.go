@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -30,12 +31,16 @@ func (h *Handler) WithoutPasskeys(a *app.App, hosts []string) (option, company, 
 	case h.LoginPages == nil:
 		return "", "", ""
 	}
-	for code, c := range a.Sorted() {
-		s := c.PasskeySettings(&a.Policy)
-		if s == nil || len(companies) > 0 && !slices.Contains(companies, code) {
+	if len(companies) == 0 {
+		companies = slices.Collect(maps.Keys(a.Companies))
+	}
+	for _, code := range slices.Sorted(slices.Values(companies)) {
+		c := a.Companies[code]
+		if c == nil {
 			continue
 		}
-		if !slices.ContainsFunc(hosts, func(host string) bool { return works(s, host) }) {
+		s := c.PasskeySettings(&a.Policy)
+		if s != nil && !slices.ContainsFunc(hosts, func(host string) bool { return works(s, host) }) {
 			return option, code, s.RPID
 		}
 	}
@@ -55,7 +60,7 @@ func (h *Handler) servePasskeyURL(_ http.ResponseWriter, r *http.Request, _ targ
 // relatedOrigins returns the origins elsewhere that use passkeys of the request's host.
 func (h *Handler) relatedOrigins(r *http.Request) (origins []string) {
 	host := hostOf(r)
-	for code, c := range h.app.Sorted() {
+	for code, c := range h.app.Companies {
 		if s := c.PasskeySettings(&h.app.Policy); s != nil && h.Serves(code) && s.RPID == host {
 			origins = append(origins, s.Related()...)
 		}
