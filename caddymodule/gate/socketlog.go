@@ -2,6 +2,7 @@ package gate
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -80,29 +81,49 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 	}
 	why, _ := caddyhttp.GetVar(r.Context(), refusedVar).(refused)
 	actor, _ := caddyhttp.GetVar(r.Context(), actorVar).(string)
+	traceID, _ := caddyhttp.GetVar(r.Context(), "trace_id").(string)
+	spanID, _ := caddyhttp.GetVar(r.Context(), "span_id").(string)
+	more := notEmpty("error_code", why.code, "reason", why.reason, "ref", why.ref, "actor", actor, "traceID", traceID, "spanID", spanID)
+	level, ours := zapcore.InfoLevel, slog.LevelInfo
+	if w.Status() >= http.StatusInternalServerError {
+		level, ours = zapcore.ErrorLevel, slog.LevelError
+	}
 	if err != nil || l.handshake && l.loggers != nil {
-		l.handler.log.Info("a request with a token among its WebSocket protocols; if it is a handshake, the access log has no entry of it",
+		args := []any{
 			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", originalURL(r).EscapedPath(), "user_agent", session.KeptUserAgent(r.UserAgent()),
-			"status", w.Status(), "user_id", user, "error_code", why.code, "reason", why.reason, "ref", why.ref, "actor", actor, "duration", took, "error", err)
+			"status", w.Status(), "duration", took,
+		}
+		for _, field := range append(notEmpty("user_id", user), more...) {
+			args = append(args, field.Key, field.String)
+		}
+		if err != nil {
+			args = append(args, "error", err)
+		}
+		l.handler.log.Log(r.Context(), ours, "a request with a token among its WebSocket protocols; if it is a handshake, the access log has no entry of it", args...)
 	}
 	if l.handshake {
 		return
-	}
-	level := zapcore.InfoLevel
-	if w.Status() >= http.StatusInternalServerError {
-		level = zapcore.ErrorLevel
 	}
 	header := w.Header().Clone()
 	redact(header, l.hidden...)
 	for _, logger := range l.loggers { // as in caddyhttp.Server.logRequest
 		if entry := logger.Check(level, "handled request"); entry != nil {
-			entry.Write(
+			entry.Write(append([]zap.Field{
 				zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: r}), zap.String("user_id", user), zap.Duration("duration", took),
 				zap.Int("size", w.Size()), zap.Int("status", w.Status()), zap.Object("resp_headers", caddyhttp.LoggableHTTPHeader{Header: header}),
-				zap.String("error_code", why.code), zap.String("reason", why.reason), zap.String("ref", why.ref), zap.String("actor", actor),
-			)
+			}, more...)...)
 		}
 	}
+}
+
+// notEmpty returns the fields of a line whose values are not empty, from keys and values.
+func notEmpty(pairs ...string) (fields []zap.Field) {
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			fields = append(fields, zap.String(pair[0], pair[1]))
+		}
+	}
+	return fields
 }
 
 // accessLoggers returns the loggers that Caddy's access log uses for a request, or

@@ -251,23 +251,31 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 		clear(told)
 		for line := range strings.Lines(s.log()) {
 			var entry struct {
-				Logger, Path, Method, Host string
-				ClientIP                   string `json:"client_ip"`
-				UserAgent                  string `json:"user_agent"`
-				Status                     int
-				Duration                   float64
+				Level, Logger      string
+				Path, Method, Host string
+				ClientIP           string `json:"client_ip"`
+				UserAgent          string `json:"user_agent"`
+				Status             int
+				Duration           float64
 			}
 			if json.Unmarshal([]byte(line), &entry) == nil && entry.Logger == "http.handlers.mnemogate" && entry.Duration > 0 {
-				told[entry.Path] = fmt.Sprint(entry.Method, " ", entry.Host, " ", entry.ClientIP, " ", entry.UserAgent, " ", entry.Status)
+				told[entry.Path] = fmt.Sprint(entry.Level, " ", entry.Method, " ", entry.Host, " ", entry.ClientIP, " ", entry.UserAgent, " ", entry.Status)
 			}
 		}
 		return len(told) >= 4
 	})
 	if want := map[string]string{
-		"/handshake": "GET x 127.0.0.1 curious/1 101", "/extended": "CONNECT example.com 127.0.0.1 curious/1 401", "/away": "PUT example.com 127.0.0.1 curious/1 502",
-		"/away/socket": "GET example.com 127.0.0.1 curious/1 502",
+		"/handshake": "info GET x 127.0.0.1 curious/1 101", "/extended": "info CONNECT example.com 127.0.0.1 curious/1 401",
+		"/away": "error PUT example.com 127.0.0.1 curious/1 502", "/away/socket": "error GET example.com 127.0.0.1 curious/1 502",
 	}; !maps.Equal(told, want) {
 		t.Errorf("the log tells of %q, want %q", told, want)
+	}
+	for line := range strings.Lines(s.log() + log) {
+		for _, field := range []string{`"error":null`, `"error_code":""`, `"reason":""`, `"ref":""`, `"actor":""`} {
+			if strings.Contains(line, field) {
+				t.Errorf("it has an empty field: %s", line)
+			}
+		}
 	}
 	if all := s.log() + string(log); strings.Contains(all, token) || strings.Contains(all, "mnemogate.bearer.") {
 		t.Error("a token is in the log")
