@@ -14,6 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // ClientConfig returns the client configuration of the company whose API key was sent. A
@@ -23,8 +24,7 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (tenant.ClientCo
 	ctx = record.WithStoreTime(ctx)
 	c, _, err := s.companyOf(ctx, r)
 	if err != nil {
-		s.WarnUnanswered(err, "company", r.Company, "route", "client.json")
-		return tenant.ClientConfig{}, err
+		return tenant.ClientConfig{}, s.refused(r, "client.json", err)
 	}
 	return s.ConfigOf(ctx, c, r.Languages), nil
 }
@@ -76,6 +76,9 @@ func (s *Service) clientOAuth(ctx context.Context, c *tenant.Company) []tenant.C
 				begins, err = o.Authorizer.Start(ctx)
 				return err
 			})
+			if wire.HungUp(ctx, err) {
+				return
+			}
 			if err != nil {
 				s.Warn("a provider does not say where logins begin, so clients can't offer it", "company", c.Code, "provider_id", id, "error", err)
 				return

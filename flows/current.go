@@ -21,7 +21,7 @@ import (
 // extend the session. The Request needs no Route.
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
+	defer func() { err = s.refused(r, "session", err) }()
 	company, key, err := s.companyOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
@@ -38,6 +38,16 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 		return Reply{}, err
 	}
 	return describeSession(ctx, c)
+}
+
+// refused returns the error of a request that is no Route's. If something did not answer, it
+// warns, with the ref that the client gets.
+func (s *Service) refused(r *Request, route string, err error) error {
+	if wire.IsFailure(err) {
+		err = wire.WithRef(err)
+		s.WarnUnanswered(err, "company", r.Company, "route", route)
+	}
+	return err
 }
 
 func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
@@ -84,7 +94,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 // ExchangeToken decodes its body, if it has one, into wants (see wire.Decode).
 func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
+	defer func() { err = s.refused(r, "session", err) }()
 	company, key, err := s.companyOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
@@ -135,7 +145,7 @@ func (s *Service) ChangeFailed(ctx context.Context, route string, client session
 		Name: record.AccountChangeFailed, Time: s.Now(), Company: of.Company, Account: of.Account, Mnemocode: of.Mnemocode,
 		Session: of.ID, Address: client.Address, UserAgent: session.KeptUserAgent(client.UserAgent), Actor: record.ActorUser, Route: route, Ref: wire.RefOf(err),
 	}
-	e.Result, e.Reason = outcome(err)
+	e.Result, e.Reason = outcome(ctx, err)
 	if !isHistory(e) {
 		s.EmitUnrecorded(ctx, e)
 		return
@@ -151,7 +161,7 @@ func (s *Service) ChangeFailed(ctx context.Context, route string, client session
 // send a site's cookie to each of its companies.
 func (s *Service) End(ctx context.Context, r *Request, credentials []string) (err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
+	defer func() { err = s.refused(r, "session", err) }()
 	if _, err := wire.ParseBearer(credentials); err != nil {
 		return err
 	}

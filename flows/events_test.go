@@ -471,7 +471,7 @@ func eventTable() string {
 		}
 	}
 	b := "Each line has those of these fields that apply: " + strings.Join(fields, ", ") + ".\n\n| Event | When |\n| --- | --- |\n" +
-		"| `mnemogate.<route>.success`, `mnemogate.<route>.failure` | the outcome of a route, without auth/ and with dots for slashes; result is `success` or the error_code |\n"
+		"| `mnemogate.<route>.success`, `mnemogate.<route>.failure` | the outcome of a route, without auth/ and with dots for slashes; result is `success`, `canceled` (the client hung up) or the error_code |\n"
 	rows := flows.EventKinds[2*len(flows.Routes):]
 	for i, k := range rows {
 		if i > 0 && rows[i-1].When == k.When {

@@ -21,7 +21,7 @@ func eventKinds() []record.EventKind {
 		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "country", "gateway", "route", "result"}
 		kinds = append(kinds,
 			record.EventKind{Name: r.Event(record.Success), When: "`" + r.Path + "` succeeded", Fields: who},
-			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code", Fields: slices.Concat(who, []string{"reason", "ref"})},
+			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code, or canceled (the client hung up)", Fields: slices.Concat(who, []string{"reason", "ref"})},
 		)
 	}
 	return append(kinds, record.EventKinds...)
@@ -54,7 +54,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 	if !errors.Is(err, wire.ErrRestricted) {
 		c.RecordTraffic(e.Account, authorized)
 	}
-	e.Result, e.Reason = outcome(err)
+	e.Result, e.Reason = outcome(ctx, err)
 	e.Name = r.Route.Event(e.Result)
 	if err == nil {
 		e.Session = cmp.Or(e.Session, c.NextID())
@@ -79,13 +79,13 @@ func (s *Service) Refused(ctx context.Context, r *Request, err error) {
 
 // isHistory reports whether the result of a request belongs in the account's history.
 // Strangers can cause the first step of a login without limit, so its success does not. Nor
-// do refusals by a limit, whose first has an event of its own, and those of a busy server,
-// which must not write even more.
+// do refusals by a limit, whose first has an event of its own, those of a busy server, which
+// must not write even more, and what a client did not wait for.
 func isHistory(e record.Event) bool {
 	if e.Result == record.Success {
 		return e.Route != "passkey/options" && (e.Route != "auth/login" || e.State == record.CheckOTP) // an SMS code was sent
 	}
-	return e.Result != wire.ErrUnavailable.Code && !strings.HasPrefix(e.Reason, "limit.")
+	return e.Result != wire.ErrUnavailable.Code && e.Result != wire.Canceled && !strings.HasPrefix(e.Reason, "limit.")
 }
 
 // isUnlimited reports whether a client can cause the result without end: no limit counts
@@ -111,12 +111,9 @@ func isNoise(e record.Event) bool {
 	return limit || e.Result != "" && e.Result != record.Success
 }
 
-// outcome returns the Result and Reason of an event for err.
-func outcome(err error) (result, reason string) {
-	if err == nil {
-		return record.Success, ""
-	}
-	result = wire.CodeOf(err).Code
+// outcome returns the Result and Reason of the event of a request.
+func outcome(ctx context.Context, err error) (result, reason string) {
+	result, _ = wire.ResultOf(ctx, err)
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok {
 		if refusal.Cause != nil {
 			reason = refusal.Cause.Error()

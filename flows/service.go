@@ -60,8 +60,8 @@ func (s *Service) Serve(ctx context.Context, r *Request) (Reply, error) {
 func (s *Service) answer(ctx context.Context, r *Request, c *session.Call) (reply Reply, err error) {
 	defer func() {
 		if p := panics.Recovered(recover()); p != nil {
-			p.Log(s.Log, "company", r.Company, "route", r.Route.Path)
 			reply, err = Reply{}, wire.WithRef(wire.ErrService)
+			p.Log(s.Log, "company", r.Company, "route", r.Route.Path, "ref", wire.RefOf(err))
 		}
 	}()
 	reply, err = s.serve(ctx, r, c)

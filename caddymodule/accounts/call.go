@@ -139,6 +139,7 @@ func (c *Call) serve(d *API) (err error) {
 
 func (c *Call) serveRoute(route *Route) error {
 	if !route.Is(Long) {
+		defer func(r *http.Request) { c.Request = r }(c.Request) // whose context says whether the client has hung up
 		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		defer cancel()
 		c.Request = c.WithContext(ctx)
@@ -289,10 +290,14 @@ func (c *Call) mnemocode() string { return c.params["mnemocode"] }
 
 func (c *Call) refuse(err error) {
 	refusal := asError(err)
+	status, hungUp := refusal.Status, wire.HungUp(c.Context(), refusal.Cause)
+	if hungUp {
+		status = wire.StatusCanceled
+	}
 	if p, ok := errors.AsType[*panics.Error](err); ok && c.App != nil {
 		app.CountDefect()
 		p.Log(c.App.Log(), "method", c.Method, "path", c.URL.Path)
-	} else if refusal.Cause != nil && c.App != nil && !errors.Is(refusal.Cause, context.Canceled) { // unless the client hung up
+	} else if refusal.Cause != nil && c.App != nil && !hungUp {
 		c.App.Warn("a request for accounts failed", "method", c.Method, "path", c.URL.EscapedPath(), "error", refusal.Cause)
 	}
 	wait := refusal.RetryAfter // the error may belong to several requests
@@ -305,7 +310,7 @@ func (c *Call) refuse(err error) {
 	if refusal.Status == http.StatusUnauthorized && c.W.Header().Get("WWW-Authenticate") == "" {
 		c.W.Header().Set("WWW-Authenticate", bodies.Challenge)
 	}
-	bodies.WriteJSON(c.W, refusal.Status, api.Error{Error: refusal.Message, Field: refusal.Field, Reason: refusal.Reason})
+	bodies.WriteJSON(c.W, status, api.Error{Error: refusal.Message, Field: refusal.Field, Reason: refusal.Reason})
 }
 
 func asError(err error) *Error {

@@ -28,11 +28,18 @@ func TestAnAnswerLeavesASharedErrorAsItIs(t *testing.T) {
 
 // A client that hung up is no failure: this app has no log, and a line would panic.
 func TestAClientThatHungUpIsNotLogged(t *testing.T) {
-	w := httptest.NewRecorder()
-	c := &Call{Request: httptest.NewRequest(http.MethodGet, "/acme/accounts", nil), W: w, App: new(app.App)}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/acme/accounts", nil)
+	c := &Call{Request: r.WithContext(ended), W: w, App: new(app.App)}
 	c.refuse(fmt.Errorf("loading: %w", context.Canceled))
-	if w.Code != http.StatusServiceUnavailable {
+	if w.Code != 499 {
 		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	w = httptest.NewRecorder()
+	c = &Call{Request: r, W: w} // a store has canceled what it was asked
+	if c.refuse(fmt.Errorf("loading: %w", context.Canceled)); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("of a client that waits: %d %s", w.Code, w.Body)
 	}
 }
 

@@ -31,12 +31,12 @@ import (
 // sent.
 var (
 	requests = counters("mnemogate_requests_total",
-		"Requests to the auth API. route has no auth/, or is none; result is success, canceled (the client hung up) or the error_code.",
+		"Requests to the routes of the auth API, not to session, me/, client.json or the accounts API. route has no auth/, or is none; result is success, canceled (the client hung up) or the error_code.",
 		"company", "route", "result")
 	// With the label route alone, these are at most 190 series. With company and result,
 	// they could be hundreds of thousands.
 	requestSeconds = histogram("mnemogate_request_seconds",
-		"Duration of requests to the auth API, from their header to their answer.",
+		"Duration of the requests in mnemogate_requests_total, from their header to their answer.",
 		[]float64{.1, .25, .5, 1, 2.5, 5, 10},
 		"route")
 	keyRequests = counters("mnemogate_api_key_requests_total",
@@ -113,9 +113,9 @@ var (
 	memorySessions = desc("mnemogate_memory_sessions", "gauge",
 		"Sessions in this node's memory.")
 	memoryHits = desc("mnemogate_memory_hits_total", "counter",
-		"Requests for the application whose session was in memory.")
+		"Tokens whose session was in memory.")
 	memoryMisses = desc("mnemogate_memory_misses_total", "counter",
-		"Requests for the application whose session was loaded from the store.")
+		"Tokens about which the store was asked, also unknown ones.")
 	memoryTrusted = desc("mnemogate_memory_trusted", "gauge",
 		"1 while this node receives revocations. While it is 0, the node asks the store for every request.")
 	hashQueue = desc("mnemogate_hash_queue", "gauge",
@@ -260,7 +260,7 @@ func countSent(m message.Message, gateway string, err error) {
 func countDropped(company string) { messagesDropped.WithLabelValues(company).Inc() }
 
 // CountRequest counts the response of an auth route whose request came at the time began.
-func (a *App) CountRequest(company string, route *flows.Route, began time.Time, state record.State, err error) {
+func (a *App) CountRequest(ctx context.Context, company string, route *flows.Route, began time.Time, state record.State, err error) {
 	if a.Companies[company] == nil {
 		company = "unknown"
 	}
@@ -268,7 +268,8 @@ func (a *App) CountRequest(company string, route *flows.Route, began time.Time, 
 	if route != nil {
 		name = strings.TrimPrefix(route.Path, "auth/")
 	}
-	requests.WithLabelValues(company, name, resultLabel(err)).Inc()
+	result, _ := wire.ResultOf(ctx, err)
+	requests.WithLabelValues(company, name, result).Inc()
 	requestSeconds.WithLabelValues(name).Observe(time.Since(began).Seconds())
 	if err == nil && state != record.None && (route == nil || !route.StepsUp) { // a step-up raises the session that is there
 		sessionsBegun.WithLabelValues(company, string(state)).Inc()
@@ -287,10 +288,11 @@ func countKey(company, key string) { keyRequests.WithLabelValues(company, key).I
 
 // CountProtected counts a decision about a request for the backend. On a public
 // path, a request may pass without a user (anonymous).
-func CountProtected(err error, anonymous bool) {
+func CountProtected(ctx context.Context, err error, anonymous bool) {
 	switch {
 	case err != nil:
-		protected.WithLabelValues(resultLabel(err), string(wire.ReasonOf(err))).Inc()
+		result, _ := wire.ResultOf(ctx, err)
+		protected.WithLabelValues(result, string(wire.ReasonOf(err))).Inc()
 	case anonymous:
 		passedPublic.Inc()
 	default:
@@ -300,18 +302,6 @@ func CountProtected(err error, anonymous bool) {
 
 // CountDefect counts an answer that says that mnemogate has a defect.
 func CountDefect() { serviceErrors.Add(1) }
-
-// resultLabel returns the label of an error, which is its code, unless the client hung up.
-func resultLabel(err error) string {
-	if err == nil {
-		return record.Success
-	}
-	code := wire.CodeOf(err)
-	if code == wire.ErrUnavailable && errors.Is(err, context.Canceled) {
-		return "canceled"
-	}
-	return code.Code
-}
 
 // counted returns the company with its providers and receivers wrapped, so that calls
 // to them are counted.

@@ -129,16 +129,26 @@ func (deaf) Deliver(context.Context, record.OutboxEvent) error { return errors.N
 
 // A client that hung up is no sign that a service does not answer.
 func TestClientsThatHangUpHaveALabel(t *testing.T) {
-	for result, cause := range map[string]error{"canceled": fmt.Errorf("reading: %w", context.Canceled), "service.unavailable": io.ErrUnexpectedEOF} {
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct {
+		ctx    context.Context
+		cause  error
+		result string
+	}{
+		{ended, fmt.Errorf("reading: %w", context.Canceled), "canceled"},
+		{ended, io.ErrUnexpectedEOF, "service.unavailable"},
+		{t.Context(), fmt.Errorf("reading: %w", context.Canceled), "service.unavailable"}, // a store has canceled what it was asked
+	} {
 		count := func() float64 {
 			m := new(dto.Metric)
-			_ = protected.WithLabelValues(result, "").Write(m)
+			_ = protected.WithLabelValues(c.result, "").Write(m)
 			return m.GetCounter().GetValue()
 		}
 		before := count()
-		CountProtected(wire.Unavailable("loading the session", cause), false)
+		CountProtected(c.ctx, wire.Unavailable("loading the session", c.cause), false)
 		if got := count() - before; got != 1 {
-			t.Errorf("%s: counted %v times", result, got)
+			t.Errorf("%s: counted %v times", c.result, got)
 		}
 	}
 }

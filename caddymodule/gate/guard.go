@@ -22,12 +22,12 @@ import (
 // guard passes a request to the application if its token is valid.
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	if unusual := h.sender.Strip(r); unusual && t.asked {
-		app.CountProtected(errSpelling, false)
+		app.CountProtected(r.Context(), errSpelling, false)
 		h.deny(w, r, errSpelling) // the other proxy removes only the usual ones
 		return nil
 	}
 	v, err := h.admit(r, t)
-	app.CountProtected(err, v.isNobody())
+	app.CountProtected(r.Context(), err, v.isNobody())
 	if err != nil {
 		err = wire.WithRef(err)
 		h.app.WarnUnanswered(h.log, err)
@@ -57,9 +57,10 @@ func (v *visitor) isNobody() bool { return v.session.State == record.None }
 
 // logRefusal adds to the access log why a request was refused.
 func logRefusal(r *http.Request, err error) {
-	why := refused{wire.CodeOf(err).Code, string(wire.ReasonOf(err)), wire.RefOf(err)}
+	result, _ := wire.ResultOf(r.Context(), err)
+	why := refused{result, string(wire.ReasonOf(err)), wire.RefOf(err)}
 	caddyhttp.SetVar(r.Context(), refusedVar, why)
-	addToLog(r, zap.String("error_code", why.code), zap.String("reason", why.reason), zap.String("ref", why.ref))
+	addToLog(r, notEmpty("error_code", why.code, "reason", why.reason, "ref", why.ref)...)
 }
 
 // addToLog adds fields to the request's entry in the access log.

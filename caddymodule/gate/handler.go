@@ -342,7 +342,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 			w = recorder
 		}
 		if err := h.describe(r); err != nil {
-			app.CountProtected(err, false)
+			app.CountProtected(r.Context(), err, false)
 			h.deny(w, r, err)
 			return nil
 		}
@@ -424,13 +424,13 @@ func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) (
 	} else {
 		reply, err = h.runRoute(w, r, t)
 	}
-	h.app.CountRequest(t.company, t.route, began, reply.SessionState, err)
+	h.app.CountRequest(r.Context(), t.company, t.route, began, reply.SessionState, err)
 	return success{Status: "success", Reply: reply}, err
 }
 
 // serveNoRoute refuses a path that could be mistaken for an auth route.
-func (h *Handler) serveNoRoute(_ http.ResponseWriter, _ *http.Request, t target) (body any, err error) {
-	h.app.CountRequest(t.company, nil, time.Now(), record.None, wire.ErrNoRoute)
+func (h *Handler) serveNoRoute(_ http.ResponseWriter, r *http.Request, t target) (body any, err error) {
+	h.app.CountRequest(r.Context(), t.company, nil, time.Now(), record.None, wire.ErrNoRoute)
 	return nil, wire.ErrNoRoute
 }
 
@@ -442,8 +442,8 @@ func (h *Handler) runTraced(w http.ResponseWriter, r *http.Request, t target) (f
 	outcome := string(reply.SessionState)
 	if err != nil {
 		err = wire.WithRef(err) // refusals by the gate have none yet
-		code := wire.CodeOf(err)
-		if outcome = code.Code; code.Status >= http.StatusInternalServerError {
+		var status int
+		if outcome, status = wire.ResultOf(r.Context(), err); status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, outcome)
 		}
 		span.SetAttributes(refOf(err))
@@ -518,8 +518,8 @@ func (h *Handler) withServiceOf(ctx context.Context, a *app.App, f func(*flows.S
 // contain turns a panic into service.error.
 func (h *Handler) contain(err *error) {
 	if p := panics.Recovered(recover()); p != nil {
-		p.Log(h.log)
-		*err = wire.ErrService
+		*err = wire.WithRef(wire.ErrService)
+		p.Log(h.log, "ref", wire.RefOf(*err))
 	}
 }
 

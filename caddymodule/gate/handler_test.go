@@ -123,3 +123,45 @@ func TestAStoreThatDoesNotAnswerIsUnavailable(t *testing.T) {
 		t.Errorf("the log does not tell why: %s", log)
 	}
 }
+
+// What a store cancels by itself is an outage. The client waits, and gets no status for
+// clients that have hung up.
+func TestAStoreThatCancelsIsUnavailable(t *testing.T) {
+	h, _ := newHandler(t, time.Minute, liveSessions{get: func(context.Context) (record.Session, error) {
+		return record.Session{}, context.Canceled
+	}})
+	if w := handle(h, nil); w.Code != 503 || !strings.Contains(w.Body.String(), "service.unavailable") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+// The client shows the ref of its error to support, who searches the log for it.
+func TestAWarningHasTheRefOfTheAnswer(t *testing.T) {
+	h, log := newHandler(t, time.Minute, liveSessions{get: func(context.Context) (record.Session, error) {
+		return record.Session{}, errors.New("connection refused")
+	}})
+	h.SelfService = defaultSelfService
+	h.Cookie = defaultCookie
+	service, err := h.app.Service(t.Context())
+	must(t, err)
+	service.Log = h.log
+	for _, c := range []struct{ method, path string }{
+		{"GET", "/x"}, {"GET", "/acme/v2/session"}, {"POST", "/acme/v2/session"}, {"DELETE", "/acme/v2/session"},
+		{"GET", "/acme/v2/me/factors"}, {"POST", "/acme/v2/auth/logout"},
+	} {
+		r := httptest.NewRequest(c.method, c.path, nil)
+		r.Header.Set("Authorization", "Bearer "+someToken)
+		if c.method == "DELETE" {
+			r.Header.Set("Cookie", defaultCookie+"="+someToken)
+			r.Header.Set("Sec-Fetch-Site", "same-origin")
+		}
+		w := httptest.NewRecorder()
+		must(t, h.ServeHTTP(w, r, nil))
+		var answer struct{ Ref string }
+		must(t, json.Unmarshal(w.Body.Bytes(), &answer))
+		if w.Code != 503 || answer.Ref == "" || !strings.Contains(log.String(), "ref="+answer.Ref) {
+			t.Errorf("%s %s: got %d %s, and the log has %s", c.method, c.path, w.Code, w.Body, log)
+		}
+		log.Reset()
+	}
+}

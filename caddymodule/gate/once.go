@@ -64,7 +64,7 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 	if err != nil {
 		err = wire.WithRef(err)
 		if t.kind == authRoute {
-			h.app.CountRequest(t.company, t.route, began, record.None, err)
+			h.app.CountRequest(r.Context(), t.company, t.route, began, record.None, err)
 		}
 		h.app.WarnUnanswered(h.log, err)
 		h.refuse(w, r, err)

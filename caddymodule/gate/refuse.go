@@ -74,7 +74,8 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if challenge := challengeFor(code, lacks); challenge != "" {
 		header.Set("WWW-Authenticate", challenge)
 	}
-	bodies.WriteJSON(w, code.Status, body)
+	_, status := wire.ResultOf(r.Context(), err)
+	bodies.WriteJSON(w, status, body)
 }
 
 // refOf returns the attribute of a span that has the ref of an error.

@@ -85,7 +85,10 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 		})
 		return err
 	})
-	h.app.WarnUnanswered(h.log, err)
+	if err != nil {
+		err = wire.WithRef(err) // before Serve was called, it has none
+		h.app.WarnUnanswered(h.log, err)
+	}
 	return body, err
 }
 

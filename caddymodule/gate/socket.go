@@ -41,7 +41,7 @@ func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, t ta
 		return h.serve(w, r, t, next) // ignores the tokens
 	}
 	if r.Header[socketProtocols] == nil && kinds[t.kind].serve == nil && !h.IsPublic(r.URL) {
-		app.CountProtected(errSocketTokenAlone, false)
+		app.CountProtected(r.Context(), errSocketTokenAlone, false)
 		h.deny(w, r, errSocketTokenAlone)
 		return nil
 	}

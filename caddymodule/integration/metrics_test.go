@@ -472,11 +472,11 @@ const (
 )
 
 func TestCountingAPassCostsNoMemory(t *testing.T) {
-	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(nil, false) }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(t.Context(), nil, false) }); n != 0 {
 		t.Errorf("a pass costs %v allocations", n)
 	}
 	refused := &wire.Refusal{Err: wire.ErrTokenInvalid}
-	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(refused, true) }); n > 1 {
+	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(t.Context(), refused, true) }); n > 1 {
 		t.Errorf("a refusal costs %v allocations", n)
 	}
 }

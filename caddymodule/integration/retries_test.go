@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -268,6 +270,54 @@ func TestARequestIsAnsweredAgain(t *testing.T) {
 		if strings.Contains(line, "could not be kept") && !strings.Contains(line, "deadline exceeded") && !strings.Contains(line, "i/o timeout") { // the store was late
 			t.Errorf("the log has %s", line)
 		}
+	}
+}
+
+// A client that hangs up is no outage: the access log, the audit log and the metrics say what it
+// did, and whoever sends its request again gets the answer to the first.
+func TestAClientThatHangsUpIsNoOutage(t *testing.T) {
+	t.Parallel()
+	slow, file := newGateway(t), filepath.Join(t.TempDir(), "access.log")
+	answering := make(chan struct{})
+	slow.behave(func(w http.ResponseWriter, _ *http.Request) { <-answering })
+	s := startSite(t, siteConfig{
+		company: roomy + "sms webhook " + slow.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 20s\n}\n" + "account alice {\nphone +37060000001\n}\n",
+		site:    "log {\noutput file " + file + "\n}\nmnemogate\nreverse_proxy BACKEND",
+	})
+	key := rand.Text()
+	login := func() *http.Request {
+		return keyed(s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": "+37060000001"}), key)
+	}
+	first := make(chan answer)
+	go func() { first <- s.do(login()) }()
+	storetest.Eventually(t, 10*time.Second, "the first SMS", func() bool {
+		slow.mu.Lock()
+		defer slow.mu.Unlock()
+		return slow.asked["/sms"] == 1
+	})
+	gone, hangUp := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer hangUp()
+	if _, err := s.try(client, login().WithContext(gone)); err == nil { // it waits for the first
+		t.Error("it is answered")
+	}
+	s.audits(1, `"route":"auth/login","result":"canceled","reason":"waiting for another request: context canceled"`)
+	close(answering)
+	token := (<-first).wantState(record.CheckOTP).token()
+	if again := s.do(login()); again.token() != token {
+		t.Errorf("another gets %d %s", again.Status, again.Body)
+	}
+	counted := s.scrape()
+	for result, want := range map[string]float64{"canceled": 1, "success": 1, "service.unavailable": 0} {
+		if n := counted[`mnemogate_requests_total{company="acme",result="`+result+`",route="login"}`]; n != want {
+			t.Errorf("%s is counted %v times", result, n)
+		}
+	}
+	log := string(get(os.ReadFile(file))(t))
+	if !strings.Contains(log, `"status":499,`) || !strings.Contains(log, `"error_code":"canceled"`) || strings.Contains(log, `"level":"error"`) {
+		t.Errorf("the access log has %s", log)
+	}
+	if strings.Contains(s.log(), "a service did not answer") {
+		t.Error("the log tells of an outage")
 	}
 }
 

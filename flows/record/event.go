@@ -30,7 +30,7 @@ type Event struct {
 	Country   string    `json:"-"`                    // calling code, such as +370, of the phone that the SMS or its code was for
 	Gateway   string    `json:"-"`                    // the one that was asked last to send a code or link
 	Route     string    `json:"route,omitempty"`      // Route.Path; for RequestRefused the rule's pattern
-	Result    string    `json:"result,omitempty"`     // Success or the error_code
+	Result    string    `json:"result,omitempty"`     // Success, canceled or the error_code
 	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it
 	Ref       string    `json:"-"`                    // of the answer that refused the request: see wire.WithRef
 	Factor    string    `json:"factor,omitempty"`     // with SessionRaised: one of the AuthMethods
@@ -261,7 +261,7 @@ func eventKinds() []EventKind {
 		{AccountPasskeyCopied, "a passkey was refused that may be a copy: its sign count went back", slices.Concat(client, []string{"route", "ref"})},
 		{AccountPasskeyChanged, "a passkey was refused because it could be backed up and now can't, or the reverse", slices.Concat(client, []string{"route", "ref"})},
 		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", slices.Concat(admin, []string{"ref"})},
-		{AccountChangeFailed, "another change by a user (`self_service`), or a code of `contacts/confirm`, failed; result is the error_code",
+		{AccountChangeFailed, "another change by a user (`self_service`), or a code of `contacts/confirm`, failed; result is `canceled` or the error_code",
 			[]string{"company", "mnemocode", "session", "address", "user_agent", "actor", "route", "result", "reason", "ref"}},
 		{ContactCodeSent, "a code for the phone or email in reason was sent, or was correct", slices.Concat(admin, []string{"country", "gateway"})},
 		{ContactCodeUsed, "a code for the phone or email in reason was sent, or was correct", slices.Concat(admin, []string{"country"})},

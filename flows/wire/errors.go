@@ -7,6 +7,7 @@
 package wire
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,6 +35,32 @@ func CodeOf(err error) *Error {
 		return code
 	}
 	return ErrService
+}
+
+// The result of a request whose client has hung up, and its status, which Caddy and nginx use,
+// too. It is no error of the API, since nobody reads the answer.
+const (
+	Canceled       = "canceled"
+	StatusCanceled = 499
+)
+
+// ResultOf returns what logs and metrics call the answer to a request, which is record.Success,
+// Canceled or the error_code, and its status. ctx is the request's.
+func ResultOf(ctx context.Context, err error) (result string, status int) {
+	switch code := CodeOf(err); {
+	case err == nil:
+		return record.Success, 200
+	case code == ErrUnavailable && HungUp(ctx, err):
+		return Canceled, StatusCanceled
+	default:
+		return code.Code, code.Status
+	}
+}
+
+// HungUp reports whether a request with ctx failed because its client has hung up. A plugin or a
+// store may cancel what it was asked, too, and then the client waits for an answer.
+func HungUp(ctx context.Context, err error) bool {
+	return ctx.Err() == context.Canceled && errors.Is(err, context.Canceled)
 }
 
 // The errors of the API. Statuses marked "fixed" come from the interface document. The

@@ -101,7 +101,7 @@ type Event struct {
 	// The one that managed the account: the name of a key, `admin endpoint` or, with
 	// `self_service`, `the user`.
 	Actor string `json:"actor,omitempty"`
-	// The result: `success`, or the error_code.
+	// The result: `success`, `canceled` (the client hung up) or the error_code.
 	Result string `json:"result,omitempty"`
 	// The reason, if the result does not say it.
 	Reason string `json:"reason,omitempty"`
