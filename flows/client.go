@@ -24,7 +24,7 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (tenant.ClientCo
 	ctx = record.WithStoreTime(ctx)
 	c, _, err := s.companyOf(ctx, r)
 	if err != nil {
-		return tenant.ClientConfig{}, s.refused(r, "client.json", err)
+		return tenant.ClientConfig{}, s.unanswered(ctx, r, "client.json", err)
 	}
 	return s.ConfigOf(ctx, c, r.Languages), nil
 }

@@ -21,7 +21,7 @@ import (
 // extend the session. The Request needs no Route.
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { err = s.refused(r, "session", err) }()
+	defer func() { err = s.unanswered(ctx, r, "session", err) }()
 	company, key, err := s.companyOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
@@ -40,12 +40,12 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	return describeSession(ctx, c)
 }
 
-// refused returns the error of a request that is no Route's. If something did not answer, it
+// unanswered returns the error of a request that is no Route's. If something did not answer, it
 // warns, with the ref that the client gets.
-func (s *Service) refused(r *Request, route string, err error) error {
+func (s *Service) unanswered(ctx context.Context, r *Request, route string, err error) error {
 	if wire.IsFailure(err) {
 		err = wire.WithRef(err)
-		s.WarnUnanswered(err, "company", r.Company, "route", route)
+		s.WarnUnanswered(ctx, err, "company", r.Company, "route", route)
 	}
 	return err
 }
@@ -94,7 +94,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 // ExchangeToken decodes its body, if it has one, into wants (see wire.Decode).
 func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { err = s.refused(r, "session", err) }()
+	defer func() { err = s.unanswered(ctx, r, "session", err) }()
 	company, key, err := s.companyOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
@@ -161,7 +161,7 @@ func (s *Service) ChangeFailed(ctx context.Context, route string, client session
 // send a site's cookie to each of its companies.
 func (s *Service) End(ctx context.Context, r *Request, credentials []string) (err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { err = s.refused(r, "session", err) }()
+	defer func() { err = s.unanswered(ctx, r, "session", err) }()
 	if _, err := wire.ParseBearer(credentials); err != nil {
 		return err
 	}

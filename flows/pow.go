@@ -27,7 +27,7 @@ type Challenge struct {
 // APIKeys and PageKey of the Request.
 func (s *Service) Challenge(ctx context.Context, r *Request) (c Challenge, err error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { err = s.refused(r, "captcha", err) }()
+	defer func() { err = s.unanswered(ctx, r, "captcha", err) }()
 	company, _, err := s.companyOf(ctx, r)
 	if err != nil {
 		return Challenge{}, err

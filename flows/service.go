@@ -70,7 +70,7 @@ func (s *Service) answer(ctx context.Context, r *Request, c *session.Call) (repl
 		err = c.WhyRevoked(ctx)
 	}
 	if err != nil {
-		return Reply{}, s.checked(r, wire.WithRef(err))
+		return Reply{}, s.checked(ctx, r, wire.WithRef(err))
 	}
 	if !slices.Contains(r.Route.To, reply.SessionState) {
 		return Reply{}, s.defect(r, wire.WithRef(fmt.Errorf("it led to state %q, which its row does not list", reply.SessionState)))
@@ -150,7 +150,7 @@ func (r *Route) findSession(ctx context.Context, c *session.Call, token string, 
 
 // checked returns err if the route lists it. It reports any other error as a defect
 // and replaces it.
-func (s *Service) checked(r *Request, err error) error {
+func (s *Service) checked(ctx context.Context, r *Request, err error) error {
 	code, ok := errors.AsType[*wire.Error](err)
 	if !ok {
 		return s.defect(r, err)
@@ -158,7 +158,7 @@ func (s *Service) checked(r *Request, err error) error {
 	if !r.Route.MayFail(code) {
 		return s.defect(r, wire.SameRef(err, fmt.Errorf("it failed with %s, which its row does not list", code.Code)))
 	}
-	s.WarnUnanswered(err, "company", r.Company, "route", r.Route.Path)
+	s.WarnUnanswered(ctx, err, "company", r.Company, "route", r.Route.Path)
 	return err
 }
 

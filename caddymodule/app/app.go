@@ -226,7 +226,10 @@ func (a *App) check() error {
 
 func (a *App) warn(found []Weakness) {
 	for _, w := range found {
-		args := []any{"directive", w.Directive, "at", w.At, "advice", w.Advice}
+		args := []any{"directive", w.Directive, "advice", w.Advice}
+		if w.At != "" {
+			args = append(args, "at", w.At)
+		}
 		if w.Company != "" {
 			args = append(args, "company", w.Company)
 		}
@@ -494,7 +497,9 @@ func (a *App) Log() *slog.Logger { return a.log }
 func (a *App) Warn(message string, args ...any) { a.warnings.Warn(a.log, message, args...) }
 
 // WarnUnanswered logs that a store does not answer. It limits how often it does so.
-func (a *App) WarnUnanswered(log *slog.Logger, err error) { a.warnings.Unanswered(log, err) }
+func (a *App) WarnUnanswered(ctx context.Context, log *slog.Logger, err error) {
+	a.warnings.Unanswered(ctx, log, err)
+}
 
 // Configured returns the app of the config that ctx loads, for a handler. An error names
 // the handler's directive and its position, except one of the app, which names its own.

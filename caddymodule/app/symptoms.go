@@ -23,7 +23,7 @@ import (
 // A Symptom is a Weakness that users may notice now.
 type Symptom struct {
 	Weakness
-	Failed bool // users do notice it
+	Failed bool // users do notice it, or would without another gateway
 }
 
 // A watched is a sign of a symptom: the series of a metric whose label has a value.
@@ -68,7 +68,7 @@ var symptoms = []watched{
 }
 
 // An origin is what a symptom is told of.
-type origin struct{ company, gateway string }
+type origin struct{ company, channel, gateway string }
 
 // A sum adds up the series of an origin: all of a metric, and those that a watched is about.
 type sum struct{ hits, all float64 }
@@ -90,6 +90,8 @@ func (w watched) read() map[origin]sum {
 			switch l.GetName() {
 			case "company":
 				of.company = l.GetValue()
+			case "channel":
+				of.channel = l.GetValue()
 			case "gateway":
 				of.gateway = l.GetValue()
 			case w.label:
@@ -175,7 +177,7 @@ func Symptoms() (found []Symptom) {
 				}
 				what := w.what
 				if of.gateway != "" {
-					what += " " + of.gateway
+					what += " " + of.gateway + " for " + of.channel
 				}
 				add(of.company, w.directive, fmt.Sprintf("in the last %s, %s %s", since, count, what), w.advice, w.failed)
 			}

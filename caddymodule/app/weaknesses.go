@@ -57,7 +57,8 @@ func (a *App) merged(found []Weakness) (all []Weakness) {
 	}
 	companies := map[Weakness][]string{}
 	for _, w := range found {
-		companies[without(w)] = append(companies[without(w)], w.Company)
+		same := without(w)
+		companies[same] = append(companies[same], w.Company)
 	}
 	for _, w := range found {
 		same := without(w)

@@ -30,7 +30,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	app.CountProtected(r.Context(), err, v.isNobody())
 	if err != nil {
 		err = wire.WithRef(err)
-		h.app.WarnUnanswered(h.log, err)
+		h.app.WarnUnanswered(r.Context(), h.log, err)
 		h.noteRefused(r, v.session, err)
 		if h.redirectToLogin(w, r, t, v.session, err) {
 			logRefusal(r, err)
@@ -115,7 +115,7 @@ func (h *Handler) admit(r *http.Request, t target) (visitor, error) {
 		if err == nil {
 			return v, nil
 		}
-		h.app.WarnUnanswered(h.log, err)
+		h.app.WarnUnanswered(r.Context(), h.log, err)
 	}
 	return visitor{}, nil
 }

@@ -127,11 +127,12 @@ func TestAStoreThatDoesNotAnswerIsUnavailable(t *testing.T) {
 // What a store cancels by itself is an outage. The client waits, and gets no status for
 // clients that have hung up.
 func TestAStoreThatCancelsIsUnavailable(t *testing.T) {
-	h, _ := newHandler(t, time.Minute, liveSessions{get: func(context.Context) (record.Session, error) {
+	h, log := newHandler(t, time.Minute, liveSessions{get: func(context.Context) (record.Session, error) {
 		return record.Session{}, context.Canceled
 	}})
-	if w := handle(h, nil); w.Code != 503 || !strings.Contains(w.Body.String(), "service.unavailable") {
-		t.Errorf("got %d %s", w.Code, w.Body)
+	w := handle(h, nil)
+	if w.Code != 503 || !strings.Contains(w.Body.String(), "service.unavailable") || !strings.Contains(log.String(), "a service did not answer") {
+		t.Errorf("got %d %s, and the log has %s", w.Code, w.Body, log)
 	}
 }
 

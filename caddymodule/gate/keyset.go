@@ -24,7 +24,7 @@ func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) 
 	})
 	if err != nil {
 		err = wire.WithRef(err)
-		h.app.WarnUnanswered(h.log, err)
+		h.app.WarnUnanswered(r.Context(), h.log, err)
 		return nil, err
 	}
 	bodies.Write(w, http.StatusOK, "public, max-age=300", keys)

@@ -66,7 +66,7 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 		if t.kind == authRoute {
 			h.app.CountRequest(r.Context(), t.company, t.route, began, record.None, err)
 		}
-		h.app.WarnUnanswered(h.log, err)
+		h.app.WarnUnanswered(r.Context(), h.log, err)
 		h.refuse(w, r, err)
 	}
 }

@@ -87,7 +87,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 	})
 	if err != nil {
 		err = wire.WithRef(err) // before Serve was called, it has none
-		h.app.WarnUnanswered(h.log, err)
+		h.app.WarnUnanswered(r.Context(), h.log, err)
 	}
 	return body, err
 }

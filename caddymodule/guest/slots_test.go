@@ -3,7 +3,7 @@ package guest
 import (
 	"context"
 	"errors"
-	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,8 +12,28 @@ import (
 
 // A company that fills the slots of a gateway does not make another wait for all that it has
 // queued.
-func TestSlotsGoToTheCompanyWithTheFewest(t *testing.T) {
-	s, err := NewSlots(2)
+func TestSlotsGoToCompaniesInTurn(t *testing.T) {
+	for _, c := range []struct {
+		slots          int
+		queued, served string // companies
+	}{
+		{1, "aaaab", "abaaa"},
+		{1, "aabbcc", "abcabc"},
+		{2, "aaaababc", "aabcabaa"},
+		{3, "abdabdabdc", "abdcabdabd"},
+	} {
+		if got := served(t, c.slots, c.queued); got != c.served {
+			t.Errorf("%d slots, %s: got %s, want %s", c.slots, c.queued, got, c.served)
+		}
+	}
+}
+
+// served returns the companies in the order of their turns. They queue in the given order, and
+// who began first always ends first.
+func served(t *testing.T, n int, queued string) (order string) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := NewSlots(n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,37 +42,43 @@ func TestSlotsGoToTheCompanyWithTheFewest(t *testing.T) {
 		end     chan struct{}
 	}
 	var all sync.WaitGroup
-	begun := make(chan call, 8)
-	for i, company := range []string{"a", "a", "a", "a", "b", "a", "b", "c"} {
+	begun := make(chan call, len(queued))
+	for i, company := range strings.Split(queued, "") {
 		all.Go(func() {
-			s.Do(t.Context(), company, false, func() error {
+			err := s.Do(ctx, company, false, func() error {
 				c := call{company, make(chan struct{})}
 				begun <- c
 				<-c.end
 				return nil
 			})
+			if err != nil {
+				t.Error(err)
+				close(begun)
+			}
 		})
 		for entered := 0; entered <= i; time.Sleep(time.Millisecond) {
 			s.all.mu.Lock()
-			entered = 2 - s.all.free + len(s.all.waiting)
+			entered = n - s.all.free + len(s.all.waiting)
 			s.all.mu.Unlock()
 		}
 	}
-	var got []string
 	var open []call
-	for range 8 {
+	for len(order) < len(queued) {
 		c := <-begun
-		got, open = append(got, c.company), append(open, c)
-		if len(open) == 2 {
+		if c.end == nil {
+			t.FailNow()
+		}
+		order, open = order+c.company, append(open, c)
+		if len(open) == n {
 			close(open[0].end)
 			open = open[1:]
 		}
 	}
-	close(open[0].end)
-	all.Wait()
-	if want := []string{"a", "a", "b", "a", "b", "a", "c", "a"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	for _, c := range open {
+		close(c.end)
 	}
+	all.Wait()
+	return order
 }
 
 // No slot is lost or given twice, even if those who wait give up as their turn comes.
@@ -80,7 +106,9 @@ func TestSlotsAreNeverLost(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if done.Load() == 0 || s.all.free != n || len(s.all.waiting) != 0 || len(s.all.taken) != 0 {
-		t.Errorf("%d were done, and the queue is %+v", done.Load(), s.all)
+	for q, slots := range map[*queue]int{s.all: n, s.notices: n - 1} {
+		if done.Load() == 0 || q.free != slots || len(q.waiting) != 0 {
+			t.Errorf("%d were done, and the queue is %+v", done.Load(), q)
+		}
 	}
 }

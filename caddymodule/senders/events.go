@@ -76,7 +76,7 @@ func (w *EventsWebhook) Provision(caddy.Context) error {
 
 // Deliver implements tenant.EventReceiver.
 func (w *EventsWebhook) Deliver(ctx context.Context, e record.OutboxEvent) error {
-	err := w.post(ctx, "", false, e.ID, e.Body)
+	err := w.post(ctx, "", false, e.ID, e.Body) // an event does not name its company
 	if refused, final := errors.AsType[*message.FinalError](err); final && refused.Gone {
 		return fmt.Errorf("%w: %w", tenant.ErrReceiverGone, err)
 	}

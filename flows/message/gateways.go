@@ -99,6 +99,9 @@ func (g Gateways) Send(ctx context.Context, m Message) error {
 			asked(gateway.Name, err)
 		}
 		if _, final := errors.AsType[*FinalError](err); err == nil || final || client.Err() != nil {
+			if err != nil && i > 0 {
+				err = fmt.Errorf("%w; %v", err, failed)
+			}
 			return err
 		}
 		gateway.failed.Store(new(time.Now()))

@@ -15,7 +15,7 @@ type History interface {
 	// them; for one with Apart set, no other of its name. The entry has the newest Ref.
 	// Deleting the account deletes its events.
 	Record(ctx context.Context, events []Event) error
-	// Recorded returns up to limit of an account's events, newest first, whenever each was recorded, with Count
+	// Recorded returns up to limit of an account's events, newest first, with Count
 	// and the time of the latest.
 	Recorded(ctx context.Context, company string, account int64, limit int) ([]Event, error)
 	// Referred returns the events of a company's accounts with this Ref, newest first, with

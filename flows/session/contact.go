@@ -71,7 +71,7 @@ func (c *Call) recordCode(ctx context.Context, st Step) {
 		return
 	}
 	if err := c.recordUse(ctx, st.Account, record.Phone); err != nil {
-		c.m.WarnUnanswered(err, "company", c.Company.Code)
+		c.m.WarnUnanswered(ctx, err, "company", c.Company.Code)
 	}
 }
 

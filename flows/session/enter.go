@@ -370,7 +370,7 @@ func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Reply, error) {
 	}
 	reply, err := c.enter(ctx, st)
 	if spare && IsUnsent(err) {
-		c.m.WarnUnanswered(err, "company", c.Company.Code)
+		c.m.WarnUnanswered(ctx, err, "company", c.Company.Code)
 		return c.enterCodeless(ctx, st)
 	}
 	return reply, err

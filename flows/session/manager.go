@@ -111,6 +111,6 @@ func (c *Config) Warn(message string, args ...any) { c.warnings.Warn(c.Log, mess
 
 // WarnUnanswered is Warn for an error which says that a store or gateway did not answer. It
 // also logs panics, and ignores other errors.
-func (c *Config) WarnUnanswered(err error, args ...any) {
-	c.warnings.Unanswered(c.Log, err, args...)
+func (c *Config) WarnUnanswered(ctx context.Context, err error, args ...any) {
+	c.warnings.Unanswered(ctx, c.Log, err, args...)
 }

@@ -77,7 +77,7 @@ const recordedOf = `
 		UNION ALL
 		SELECT * FROM (SELECT number, at, times, event, ref FROM history WHERE account = $2 AND noise = true ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS noisy
 	) AS recorded
-	WHERE EXISTS (SELECT 1 FROM accounts WHERE ` + oneAccount + `) ORDER BY at DESC, number DESC LIMIT CAST($3 AS bigint)`
+	WHERE EXISTS (SELECT 1 FROM accounts WHERE ` + oneAccount + `) ORDER BY number DESC LIMIT CAST($3 AS bigint)`
 
 func (s Accounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {
 	scan := func(row Scanner) (e record.Event, err error) {
@@ -94,7 +94,7 @@ const referredTo = `
 			(SELECT mnemocode FROM accounts WHERE id = history.account) AS mnemocode, (SELECT company FROM accounts WHERE id = history.account) AS owner
 		FROM history WHERE ref = $2 AND ref <> ''
 	) AS found
-	WHERE owner = $1 ORDER BY at DESC, number DESC`
+	WHERE owner = $1 ORDER BY number DESC`
 
 func (s Accounts) Referred(ctx context.Context, company, ref string) ([]record.Event, error) {
 	scan := func(row Scanner) (record.Event, error) {
