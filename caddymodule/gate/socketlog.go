@@ -91,11 +91,12 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 	if err != nil || l.handshake && l.loggers != nil {
 		args := []any{
 			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", originalURL(r).EscapedPath(), "user_agent", session.KeptUserAgent(r.UserAgent()),
-			"status", w.Status(), "duration", took,
+			"status", w.Status(),
 		}
 		for _, field := range append(notEmpty("user_id", user), more...) {
 			args = append(args, field.Key, field.String)
 		}
+		args = append(args, "duration", took)
 		if err != nil {
 			args = append(args, "error", err)
 		}
