@@ -496,6 +496,11 @@ func (a *App) Log() *slog.Logger { return a.log }
 // Warn logs a warning that many requests may cause at once, at most some lines a second.
 func (a *App) Warn(message string, args ...any) { a.warnings.Warn(a.log, message, args...) }
 
+// WarnOfStrangers is Warn for what anyone can cause.
+func (a *App) WarnOfStrangers(log *slog.Logger, message string, args ...any) {
+	a.warnings.WarnOfStrangers(log, message, args...)
+}
+
 // WarnUnanswered logs that a store does not answer. It limits how often it does so.
 func (a *App) WarnUnanswered(ctx context.Context, log *slog.Logger, err error) {
 	a.warnings.Unanswered(ctx, log, err)

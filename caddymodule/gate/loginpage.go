@@ -14,7 +14,6 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
-	"github.com/mnemogate/mnemogate/flows/background"
 )
 
 // LoginPage is the page where users log in and out with a browser.
@@ -28,8 +27,7 @@ type LoginPage struct {
 	// The options of the page.
 	page.Options
 
-	page     *page.Page
-	warnings background.Warnings // apart from the app's, because strangers can cause them
+	page *page.Page
 }
 
 // LoginPages are the login pages of a site.

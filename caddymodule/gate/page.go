@@ -58,15 +58,14 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 	if r.Method == http.MethodPost {
 		return nil, h.takeForm(w, r, t)
 	}
-	of := h.pageOf(t.company)
-	p := of.page
+	p := h.pageOf(t.company).page
 	if t.kind == pageFile {
 		if !p.ServeFile(w, r, strings.TrimPrefix(t.rest, page.Prefix)) {
 			return nil, wire.ErrNoRoute
 		}
 		return nil, nil
 	}
-	h.warnRefused(of, r, t)
+	h.warnRefused(r, t)
 	view := page.View{Kind: t.rest, Company: t.company, Name: h.app.Companies[t.company].Effective().DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}
 	view.Language = p.Language(page.LanguageOf(r), languagesOf(r)())
 	ctx := record.WithStoreTime(r.Context())
@@ -108,10 +107,10 @@ var refusals = []string{
 
 // warnRefused logs what a provider says to the browser alone. Strangers can make such an
 // address, so the line has nothing else of it.
-func (h *Handler) warnRefused(p *LoginPage, r *http.Request, t target) {
+func (h *Handler) warnRefused(r *http.Request, t target) {
 	said := r.URL.Query().Get("error")
 	if t.kind == loginPage && slices.Contains(refusals, said) && len(h.app.Companies[t.company].Effective().OAuth) > 0 {
-		p.warnings.WarnOfStrangers(h.log, "a browser came back with a provider's error instead of a login", "company", t.company, "error", said,
+		h.app.WarnOfStrangers(h.log, "a browser came back with a provider's error instead of a login", "company", t.company, "error", said,
 			"advice", "if nobody can log in with the provider, check scope, prompt, client_id and redirect_uri, and its registration of this client; its log may say more")
 	}
 }

@@ -174,12 +174,12 @@ func Maintain(log *slog.Logger, doing string, do func() error) error {
 	}
 	Failures.Add(1)
 	LastFailure.Store(&Failure{time.Now(), doing, err})
-	kind := doing
+	what := doing
 	p, panicked := errors.AsType[*panics.Error](err)
 	if panicked {
-		kind += ", panic"
+		what += ", panic"
 	}
-	args, ok := failed.next(kind, 10, 1, []any{"doing", doing})
+	args, ok := failed.next(what, 10, 1, []any{"doing", doing})
 	if !ok {
 		return err
 	}
