@@ -427,13 +427,14 @@ func TestWhatMakesUsersFailRaisesAnAlert(t *testing.T) {
 		global: "password {\nargon2id 64 1 1 insecure\nbreached " + ranges.URL + "/range at_login\n}\n"})
 	s.admin("PATCH", "accounts/alice", fields{"password": "another fine secret"}).wantStatus(200)
 	address := 0
-	post := func(key, agent, route string, body fields) answer {
-		r := s.postRequest("acme", key, route, "", body)
+	request := func(key, token, agent, route string, body fields) answer {
+		r := s.postRequest("acme", key, route, token, body)
 		address++
 		r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.%d.%d", address/250, address%250))
 		r.Header.Set("User-Agent", agent)
 		return s.do(r)
 	}
+	post := func(key, agent, route string, body fields) answer { return request(key, "", agent, route, body) }
 	last := s.scrape()
 	raises := func(alerts ...string) {
 		t.Helper()
@@ -441,9 +442,12 @@ func TestWhatMakesUsersFailRaisesAnAlert(t *testing.T) {
 		wantAlerts(t, last, now, alerts...)
 		last = now
 	}
-	for i := range 60 {
+	for i := range 59 {
 		post(testKey, "curl/8.5.0", "auth/checkcredentials", fields{"login_id": fmt.Sprint("stranger", i), "password": "stolen"})
 	}
+	// A login id alone proves nothing.
+	begun := post(testKey, "curl/8.5.0", "auth/login", fields{"login_id": "user0"}).wantState(record.CheckPassword)
+	request(testKey, begun.token(), "curl/8.5.0", "auth/checkpassword", fields{"password": "stolen"}).want(wire.ErrPasswordInvalid)
 	post(testKey, "curl/8.5.0", "auth/checkcredentials", fields{"login_id": "alice", "password": "another fine secret"}).wantState(record.Authorized)
 	raises("MnemogateWrongPasswords")
 	for i := range users {

@@ -89,7 +89,7 @@ func (ad *Admin) sendContact(ctx context.Context, owner string, contact record.C
 	ad.emitLocks(ctx, &c.Attempt, a)
 	if err == nil {
 		sent := ad.contactEvent(record.ContactCodeSent, contact, value, a)
-		sent.Gateway = c.Event().Gateway
+		sent.Address, sent.Gateway = c.Address, c.Event().Gateway
 		ad.emit(ctx, sent)
 	}
 	return SentContact{token, seconds}, err
