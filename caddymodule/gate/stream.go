@@ -207,9 +207,16 @@ func (s *stream) own() {
 // (RFC 9111, section 5.2.2). A private that names headers does not.
 var saysForWhom = regexp.MustCompile(`(?i)(^|,)\s*(public|private|no-store|s-maxage\s*=[^,]*)\s*(,|$)`)
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter. Over HTTP/1, it drops interim answers such as 103
+// Early Hints. Older versions of nginx take them for the answer, and its cache then keeps the
+// user's. The server itself sends 100 once the body is read.
 func (s *stream) WriteHeader(status int) {
-	if !s.begun && (status >= 200 || status == http.StatusSwitchingProtocols) {
+	switch {
+	case status < 200 && status != http.StatusSwitchingProtocols:
+		if s.came.ProtoMajor < 2 {
+			return
+		}
+	case !s.begun:
 		if s.cut.Load() {
 			return
 		}

@@ -1,7 +1,10 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -109,6 +112,19 @@ func TestAnswersVaryByToken(t *testing.T) {
 			}
 		})
 	}
+	s.run("early hints reach no HTTP/1 cache, which may take them for the answer", func(t *testing.T) {
+		for want, do := range map[string]func(*http.Request) answer{"[]": s.do, "[100 103]": s.doH2} {
+			var early []int
+			r := s.getRequest(raw("100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2", "ok"), token)
+			a := do(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(status int, _ textproto.MIMEHeader) error {
+				early = append(early, status)
+				return nil
+			}}))).wantStatus(200)
+			if got := fmt.Sprint(early); got != want || a.Header["Link"] != nil {
+				t.Errorf("got %s and then %v, want %s", got, a.Header, want)
+			}
+		}
+	})
 	s.run("a header directive replaces only what it knows of", func(t *testing.T) {
 		if got, want := s.get("/header"+private, token).wantStatus(200).Header["Vary"], []string{"X-Before", "Authorization"}; !slices.Equal(got, want) {
 			t.Errorf("Vary is %q, want %q", got, want)
