@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,6 +93,10 @@ var Traps = []Trap{
 	{warned, gates, otherProbes, "health is for requests to %s: Caddy answers 200 for other hosts, such as those of a load balancer that asks by address, even if the node is down",
 		"let it ask with that name as Host; or add a site for all other hosts, http://:8080, with the same bind, and respond 404 in it",
 		"http://example.com { mnemogate { health /health } }", "http://example.com { mnemogate { health /health } }; http:// { respond 404 }"},
+	{warned, gates, uncovered, "header comes before it but waits for the answer, and replaces %s of users' answers and refusals, which caches may then show to others",
+		"write it after mnemogate: handle { header ...; reverse_proxy ... }; or, if it waits only because it also removes a header, write that into a header of its own",
+		"http:// { header { Cache-Control max-age=60; -Server }; mnemogate; reverse_proxy localhost:9000 }",
+		"http:// { mnemogate; handle { header { Cache-Control max-age=60; -Server }; reverse_proxy localhost:9000 } }"},
 	{warned, gates, unusablePasskeys, "%s: passkeys of company %s do not work on this site: its rp_id is %s, and its origins do not name the site",
 		"correct rp_id or origins of passkeys, or give the site a name that they have",
 		"example.org { mnemogate { self_service } }", "example.com { mnemogate { self_service } }"},
@@ -423,6 +428,30 @@ func cachedFirst(_ facts, v *visit, _ way) [][]any {
 	names := v.IdentityHeaders()
 	return when(!v.failed && slices.ContainsFunc(v.before(), func(u *visit) bool { return isCache(u.handler) && u.open != nil }), names[0], names[1])
 }
+
+// uncovered finds a header before a gate that replaces what it tells caches, for all of its
+// requests. Once header has a removal, defer or >, Caddy applies it when the answer begins.
+func uncovered(_ facts, v *visit, _ way) (found [][]any) {
+	for _, u := range v.before() {
+		h, ok := u.handler.(*headers.Handler)
+		if !ok || u.open == nil || h.Response == nil || h.Response.HeaderOps == nil || !h.Response.Deferred && h.Response.Require == nil || len(u.open[0].sinceParting(v.on)) > 0 {
+			continue
+		}
+		for _, name := range []string{"Cache-Control", "Vary"} {
+			gone := slices.ContainsFunc(slices.AppendSeq(slices.Clone(h.Response.Delete), maps.Keys(h.Response.Replace)), func(field string) bool {
+				is, err := path.Match(strings.ToLower(field), strings.ToLower(name))
+				return is && err == nil
+			})
+			value := strings.Join(h.Response.Set[name], ",")
+			instead := value != "" && !stillPrivate.MatchString(value) && (h.Response.Require == nil || h.Response.Require.Headers[name] != nil)
+			found = append(found, when(gone || instead, name)...)
+		}
+	}
+	return found
+}
+
+// stillPrivate matches values of Cache-Control and Vary that keep answers apart, too.
+var stillPrivate = regexp.MustCompile(`(?i)private|no-store|authorization`)
 
 // cachedForAll finds a cache whose key has no template with the headers of the user and the
 // company. Users of two companies may have the same mnemocode. Without a template, the cache
