@@ -31,7 +31,7 @@ func rollingNodes(t *testing.T, servers *servers, program string) []*site {
 	for i := range rollers {
 		accounts.WriteString(account(fmt.Sprint("roller-", i), fmt.Sprintf("phone +3706000000%d\nsecond_factor", i)) + account(fmt.Sprint("user-", i), ""))
 	}
-	config := siteConfig{stores: servers.direct(), company: roomy + accounts.String(), handler: "health /health", servers: "trusted_proxies static 127.0.0.1\ntrusted_proxies_strict"}
+	config := siteConfig{stores: servers.direct(), company: roomy + accounts.String(), handler: "health /health\nlogin_page", servers: "trusted_proxies static 127.0.0.1\ntrusted_proxies_strict"}
 	backend, sms := newRawBackend(t), newWebhookSink(t)
 	nodes := []*site{newNode(t, config, backend, sms), newNode(t, config, backend, sms)}
 	for _, node := range nodes {
@@ -76,6 +76,7 @@ func TestBalancersOfTheExamples(t *testing.T) {
 			if refused := get(http.ReadResponse(bufio.NewReader(long), nil))(t); refused.StatusCode != http.StatusRequestEntityTooLarge {
 				t.Errorf("a body of 1 GB: got %s", refused.Status)
 			}
+			s.ask("GET", longLink, "Accept: text/html\r\nSec-Fetch-Mode: navigate\r\n").wantStatus(http.StatusSeeOther)
 			token := s.login("user-0")
 			h2 := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}, Timeout: client.Timeout}
 			defer h2.CloseIdleConnections()

@@ -98,7 +98,9 @@ func (s *site) nginx(t *testing.T) *site {
 	t.Helper()
 	return s.front(t, func(dir, addr, backend string) *exec.Cmd {
 		shown := addresses(s, backend).Replace(blocks(section(t, otherProxies, "nginx"), "nginx")[0])
-		shown = changed(t, shown, "listen 80;", "listen "+addr+";", "http {\n", "http {\naccess_log off;\nclient_body_temp_path "+dir+"/body;\n")
+		shown = changed(t, shown, "listen 80;", "listen "+addr+";", "http {\n", "http {\naccess_log off;\nclient_body_temp_path "+dir+"/body;\n"+
+			"proxy_cache_path "+dir+"/cache keys_zone=shared:1m;\nmap $arg_shared $zone {\nyes shared;\ndefault off;\n}\n",
+			"proxy_pass http://backend;\n", "proxy_pass http://backend;\nproxy_cache $zone;\n")
 		writeFile(t, dir+"/nginx.conf", shown)
 		return exec.Command("nginx", "-p", dir, "-c", dir+"/nginx.conf", "-e", "stderr", "-g", "daemon off; master_process off; pid "+dir+"/pid;")
 	})
@@ -139,7 +141,7 @@ func TestOtherProxiesOfThePage(t *testing.T) {
 			front.run("a login", func(t *testing.T) { front.checkLogin(t) })
 			front.run("identity headers", func(t *testing.T) { front.checkForged(t) })
 			front.run("browsers", func(t *testing.T) { front.checkBrowsers(t) })
-			front.run("caches", func(t *testing.T) { front.checkCaches(t) })
+			front.run("caches", func(t *testing.T) { front.checkCaches(t, proxy.name != "Caddy") })
 			front.run("large bodies", func(t *testing.T) {
 				r := front.request("POST", "/x", strings.Repeat("x", 3<<20))
 				r.Header.Set("Authorization", "Bearer "+front.login("frank"))
@@ -239,15 +241,27 @@ func (s *site) checkForged(t *testing.T) {
 
 // checkCaches shows Bob what a browser's cache has of Alice's, and looks at what shared caches
 // get.
-func (s *site) checkCaches(t *testing.T) {
+func (s *site) checkCaches(t *testing.T, adds bool) {
 	alice, frank := s.login("alice@example.com"), s.login("frank")
-	for path, want := range map[string]string{"/cached": "private, max-age=60", "/x": "private", "/raw?answer=" + url.QueryEscape("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"): "private"} {
+	raw := func(head string) string {
+		return "/raw?shared=yes&answer=" + url.QueryEscape("HTTP/1.1 "+head+"\r\nContent-Length: 0\r\n\r\n")
+	}
+	young := raw("200 OK\r\nCache-Control: max-age=60")
+	wanted := map[string]string{"/cached": "private, max-age=60", "/x": "private", raw("404 Not Found"): "private", raw("200 OK\r\nCache-Control: Public, max-age=60"): "Public, max-age=60", young: "max-age=60"}
+	if adds {
+		wanted[young] += ", private"
+	}
+	for path, want := range wanted {
 		a := s.ask("GET", path, bearer(alice))
 		vary := strings.Join(a.Header["Vary"], ", ")
-		if got := a.Header["Cache-Control"]; !slices.Equal(got, []string{want}) || !strings.Contains(vary, "Authorization, Cookie") || strings.Contains(vary, "Accept") != (path == "/cached") {
+		if got := strings.Join(a.Header["Cache-Control"], ", "); got != want || !strings.Contains(vary, "Authorization, Cookie") || strings.Contains(vary, "Accept") != (path == "/cached") {
 			t.Errorf("%s: Cache-Control is %q, Vary is %q", path, got, vary)
 		}
 	}
+	if got := s.seen(func() { s.ask("GET", young, bearer(alice)); s.ask("GET", young, bearer(frank)) }); len(got) != 2 {
+		t.Errorf("a shared cache asked for %q", got)
+	}
+	s.ask("GET", young, "").want(wire.ErrHeaderMissing)
 	b := newBrowser(t)
 	b.open(s.URL + "/health")
 	users := regexp.MustCompile(`(?i)x-profile-mnemocode: (\w+)`)
@@ -270,6 +284,9 @@ func (s *site) checkCaches(t *testing.T) {
 	}
 }
 
+// longLink is almost as long as nginx takes.
+var longLink = "/x?y=" + strings.Repeat("%C3%A9", 1200)
+
 // checkBrowsers asks as browsers do, with the cookie.
 func (s *site) checkBrowsers(t *testing.T) {
 	const navigation = "Accept: text/html\r\nSec-Fetch-Mode: navigate\r\n"
@@ -277,6 +294,7 @@ func (s *site) checkBrowsers(t *testing.T) {
 	if got := a.Header.Get("Location"); a.Status != 303 || got != "http://example.com/acme/login?return_to=%2Fx%3Fy%3Dz" {
 		t.Errorf("got %d, to %q", a.Status, got)
 	}
+	s.ask("GET", longLink, navigation).wantStatus(303)
 	s.ask("GET", "/acme/login", navigation).wantStatus(200).wantBody("mnemogate-key")
 	session := "__Host-mnemogate=" + s.login("frank")
 	const device = "__Host-mnemogate-device=mgd_x"
