@@ -37,6 +37,7 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
+	r.found(c)
 	return describeSession(ctx, c)
 }
 
@@ -112,6 +113,7 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 	if err != nil {
 		return Reply{}, err
 	}
+	r.found(c)
 	if r.Accepted != nil {
 		r.Accepted()
 	}
@@ -173,6 +175,7 @@ func (s *Service) End(ctx context.Context, r *Request, credentials []string) (er
 	if err != nil {
 		return err
 	}
+	r.found(c)
 	if err := c.Revoke(ctx); err != nil {
 		return err
 	}

@@ -41,6 +41,15 @@ type Request struct {
 	// Accepted, if not nil, is called once the API key, the token and the body were
 	// accepted.
 	Accepted func()
+	// Found, if not nil, is called with the session of the token, if that is authorized. User
+	// returns it instead.
+	Found func(record.Session)
+}
+
+func (r *Request) found(c *session.Call) {
+	if found := c.Session(); r.Found != nil && found.State == record.Authorized {
+		r.Found(found)
+	}
 }
 
 // A Reply is the answer of a route that succeeded.
@@ -98,7 +107,9 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 	if r.Route.TakesToken() {
 		code, mayBeCode := request.(codeRequest)
 		spend := mayBeCode && bodyErr == nil && code.mayBeCode(company.OTP.Length)
-		if err := r.Route.findSession(ctx, c, token, spend); err != nil {
+		err := r.Route.findSession(ctx, c, token, spend)
+		r.found(c)
+		if err != nil {
 			return Reply{}, err
 		}
 	}

@@ -17,9 +17,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.uber.org/zap"
+
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/caddymodule/routes"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
@@ -115,6 +118,7 @@ func (c *Call) serve(d *API) (err error) {
 		if c.key, err = d.Admit(c); err != nil {
 			return err
 		}
+		logs.AddToAccessLog(c.Request, zap.String("actor", c.key.name)) // what it reads is in no other log
 	}
 	route, err := c.route(d)
 	if err != nil {
@@ -299,6 +303,9 @@ func (c *Call) refuse(err error) {
 		p.Log(c.App.Log(), "method", c.Method, "path", c.URL.Path)
 	} else if refusal.Cause != nil && c.App != nil && !hungUp {
 		c.App.Warn("a request for accounts failed", "method", c.Method, "path", c.URL.EscapedPath(), "error", refusal.Cause)
+	}
+	if refusal.Reason != "" {
+		logs.AddToAccessLog(c.Request, zap.String("reason", string(refusal.Reason)))
 	}
 	wait := refusal.RetryAfter // the error may belong to several requests
 	if refusal.Status == http.StatusServiceUnavailable {

@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/identity"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -58,18 +59,11 @@ func (v *visitor) isNobody() bool { return v.session.State == record.None }
 // logRefusal adds to the access log why a request was refused.
 func logRefusal(r *http.Request, err error) {
 	result, _ := wire.ResultOf(r.Context(), err)
-	why := refused{result, string(wire.ReasonOf(err)), wire.RefOf(err)}
-	caddyhttp.SetVar(r.Context(), refusedVar, why)
-	addToLog(r, notEmpty("error_code", why.code, "reason", why.reason, "ref", why.ref)...)
-}
-
-// addToLog adds fields to the request's entry in the access log.
-func addToLog(r *http.Request, fields ...zap.Field) {
-	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		for _, field := range fields {
-			extra.Add(field)
-		}
+	why := notEmpty("error_code", result, "reason", string(wire.ReasonOf(err)), "ref", wire.RefOf(err))
+	if own := redactedLogOf(r); own != nil {
+		own.why = why
 	}
+	logs.AddToAccessLog(r, why...)
 }
 
 // noteRefused adds to the access log whose request was refused, if its session is authorized.
@@ -89,11 +83,6 @@ func (h *Handler) noteRefused(r *http.Request, found record.Session, err error) 
 		return nil
 	})
 }
-
-// refusedVar is the variable of a refused request for redactedLog.
-const refusedVar = "mnemogate.refused"
-
-type refused struct{ code, reason, ref string }
 
 // deny answers a request that may not pass, or may not pass any longer.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
@@ -197,26 +186,31 @@ const (
 	companyPlaceholder = "http.auth.user.company"
 )
 
-// setIdentity sets the identity headers, and tells Caddy's own directives and its access log
-// who the user is, and the log who acts as the user.
+// setIdentity sets the identity headers, and tells Caddy who the user is.
 func (h *Handler) setIdentity(header http.Header, r *http.Request, v *visitor) {
 	h.sender.Set(header, &v.session, v.assertion)
 	setUser(r, &v.session)
 }
 
+// setUser tells Caddy's own directives and its access log who the user is, and the log with
+// which session the request came, or with which issued token and who acts as the user.
 func setUser(r *http.Request, session *record.Session) {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set(userPlaceholder, session.Mnemocode)
 		repl.Set(companyPlaceholder, session.Company)
 	}
-	if session.Issued != nil && session.Issued.Actor != "" {
-		caddyhttp.SetVar(r.Context(), actorVar, session.Issued.Actor)
-		addToLog(r, zap.String("actor", session.Issued.Actor))
+	if !logs.HasAccessLog(r) { // fields that nobody reads cost as much
+		return
 	}
+	who := []zap.Field{zap.String("session", session.ID)}
+	if issued := session.Issued; issued != nil {
+		who = notEmpty("token", issued.ID, "actor", issued.Actor)
+	}
+	if own := redactedLogOf(r); own != nil {
+		own.who = who
+	}
+	logs.AddToAccessLog(r, who...)
 }
-
-// actorVar is the variable with the actor of an issued token, for redactedLog.
-const actorVar = "mnemogate.actor"
 
 // named returns the configured company that a path names, and whether the path can
 // also be read as naming another one.

@@ -490,6 +490,7 @@ func (h *Handler) request(w http.ResponseWriter, r *http.Request, t target) *flo
 		},
 		Body:     func() ([]byte, error) { return h.body(w, r, t) },
 		Accepted: t.once.accept,
+		Found:    func(found record.Session) { setUser(r, &found) },
 	}
 }
 

@@ -46,6 +46,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 		if company, found, err = service.User(r.Context(), request, 0); err != nil {
 			return err
 		}
+		setUser(r, &found)
 		user, err := manage.NewSelf(r.Context(), service.Manager, company, found, request.Client)
 		if err != nil {
 			return err

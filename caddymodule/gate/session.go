@@ -60,6 +60,7 @@ func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *
 	if err != nil {
 		return flows.Reply{}, err
 	}
+	request.Found = nil // the log names the session that moved
 	if former := cookies(r, h.Cookie); former != nil && !crossSite(r, h.CORS) {
 		_ = service.End(r.Context(), request, former) // the login continues; the log shows that a store is unavailable
 	}

@@ -27,7 +27,17 @@ type redactedLog struct {
 	began     time.Time
 	loggers   []*zap.Logger // of the access log; nil if the request is not logged there
 	handshake bool
-	hidden    []string // the headers of the answer that are not logged
+	hidden    []string    // the headers of the answer that are not logged
+	who, why  []zap.Field // whose request it was, and why it was refused
+}
+
+// redactedLogVar is the variable with the redactedLog of a request, which redactedLogOf returns;
+// nil for none.
+const redactedLogVar = "mnemogate.log"
+
+func redactedLogOf(r *http.Request) *redactedLog {
+	l, _ := caddyhttp.GetVar(r.Context(), redactedLogVar).(*redactedLog)
+	return l
 }
 
 // logCheck starts the log of a question, or returns nil if Caddy's own may show the
@@ -62,6 +72,7 @@ func (h *Handler) instead(r *http.Request) *redactedLog {
 		l.loggers = h.accessLoggers(r)
 	}
 	caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
+	caddyhttp.SetVar(r.Context(), redactedLogVar, l)
 	return l
 }
 
@@ -79,11 +90,9 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		user, _ = repl.GetString("http.auth.user.id")
 	}
-	why, _ := caddyhttp.GetVar(r.Context(), refusedVar).(refused)
-	actor, _ := caddyhttp.GetVar(r.Context(), actorVar).(string)
 	traceID, _ := caddyhttp.GetVar(r.Context(), "trace_id").(string)
 	spanID, _ := caddyhttp.GetVar(r.Context(), "span_id").(string)
-	more := notEmpty("error_code", why.code, "reason", why.reason, "ref", why.ref, "actor", actor, "traceID", traceID, "spanID", spanID)
+	more := slices.Concat(l.why, l.who, notEmpty("traceID", traceID, "spanID", spanID))
 	level, ours := zapcore.InfoLevel, slog.LevelInfo
 	if w.Status() >= http.StatusInternalServerError {
 		level, ours = zapcore.ErrorLevel, slog.LevelError

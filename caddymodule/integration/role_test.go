@@ -199,3 +199,63 @@ func TestARefusalOfAUserNamesTheUser(t *testing.T) {
 		return strings.HasPrefix(strings.Join(kept, ", "), "too_old, role")
 	})
 }
+
+// What a thief did with a stolen cookie or token can be told from what the owner did: the access
+// log names the session or the issued token of each request, also of the site's own routes.
+func TestTheAccessLogTellsSessionsApart(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, tokenKeys, siteConfig{company: account("alice", "email alice@example.com") + "\nissued_tokens", site: "log\n", handler: `
+		websocket_token
+		cookie
+		self_service
+		role admin /admin/*`})
+	logged := func(uri, fields string) {
+		t.Helper()
+		line := regexp.MustCompile(`"handled request".*"uri":"` + uri + `".*"user_id":"alice",.*` + fields)
+		s.eventually(uri+" with "+fields+" in the access log", func() bool { return line.MatchString(s.log()) })
+	}
+	socket := func(token string) string {
+		return "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: mnemogate.bearer." + token + ", chat\r\n"
+	}
+	for _, who := range []string{"owner", "thief"} {
+		token := s.login("alice@example.com")
+		named := `"session":"` + s.ownSessions(token)[0] + `"`
+		s.get("/"+who, token).wantStatus(200)
+		s.get("/admin/"+who, token).wantRoleRefused()
+		s.ask("GET", "/admin/socket/"+who, socket(token)).wantRoleRefused()
+		s.ask("POST", "/redacted/"+who, bearer(token)+"Content-Length: 0\r\nSec-WebSocket-Protocol: mnemogate.bearer.x\r\n").wantStatus(200)
+		s.me("DELETE", "passkeys/"+who, token, nil).wantStatus(404)
+		s.post("stepup", token, fields{"for": "fresh"}).wantStatus(200)
+		_, cookie := s.session("POST", "acme", sessionKey+bearer(token))
+		s.ask("GET", "/cookie/"+who, "Cookie: "+cookieName+"="+cookie.Value+"\r\n").wantStatus(200)
+		s.post("auth/logout", cookie.Value, nil).wantStatus(200)
+		for _, uri := range []string{"/" + who, "/redacted/" + who, "/cookie/" + who, "/acme/v2/session", "/acme/v2/stepup", "/acme/v2/auth/logout", "/acme/v2/me/sessions"} {
+			logged(uri, named)
+		}
+		for _, uri := range []string{"/admin/" + who, "/acme/v2/me/passkeys/" + who} {
+			logged(uri, named+`,"error_code":"`)
+		}
+		line := regexp.MustCompile(`"path":"/admin/socket/` + who + `",.*"user_id":"alice",.*` + named)
+		s.eventually("the handshake in the log", func() bool { return line.MatchString(s.log()) })
+	}
+	for _, uri := range []string{"/one", "/other"} {
+		token, id := s.issue("alice", fields{"actor": "anna", "reason": "x", "name": ""})
+		s.get(uri, token).wantStatus(200)
+		s.get("/admin"+uri, token).wantRoleRefused()
+		s.ask("GET", "/admin/socket"+uri, socket(token)).wantRoleRefused()
+		logged(uri, `"token":"`+id+`","actor":"anna"`)
+		logged("/admin"+uri, `"token":"`+id+`","actor":"anna","error_code":"`)
+		line := regexp.MustCompile(`"path":"/admin/socket` + uri + `",.*"token":"` + id + `","actor":"anna"`)
+		s.eventually("the handshake in the log", func() bool { return line.MatchString(s.log()) })
+	}
+	for _, uri := range []string{"/acme/accounts", "/acme/accounts/alice/history", "/acme/accounts/alice/check-password"} {
+		method, body := "GET", fields(nil)
+		if strings.HasSuffix(uri, "password") {
+			method, body = "POST", fields{"current_password": "wrong"}
+		}
+		s.api(keyOfAll, method, strings.TrimPrefix(uri, "/"), body)
+		line := regexp.MustCompile(`"handled request".*"uri":"/api` + uri + `".*"actor":"all"`)
+		s.eventually("the access log has the key's name", func() bool { return line.MatchString(s.log()) })
+	}
+	s.tells(`"actor":"all","reason":"password.wrong"`)
+}

@@ -44,15 +44,27 @@ func Lose() {
 // SkipAccessLog loses the line of a request in Caddy's access log while lines are stuck,
 // because the request would wait for it without limit. Call it at the end of a handler.
 func SkipAccessLog(r *http.Request) {
-	if !Stuck() {
-		return
-	}
-	if server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); !ok || server.Logs == nil {
+	if !Stuck() || !HasAccessLog(r) {
 		return
 	}
 	if skip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.LogSkipVar).(bool); !skip {
 		caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
 		Lose()
+	}
+}
+
+// HasAccessLog reports whether Caddy's access log may have a line of the request.
+func HasAccessLog(r *http.Request) bool {
+	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return ok && server.Logs != nil
+}
+
+// AddToAccessLog adds fields to the line of a request in Caddy's access log.
+func AddToAccessLog(r *http.Request, fields ...zap.Field) {
+	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		for _, field := range fields {
+			extra.Add(field)
+		}
 	}
 }
 
