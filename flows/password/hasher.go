@@ -59,6 +59,7 @@ type Hasher struct {
 	Derive func(hash, secret string) ([]byte, error)
 
 	turns turns
+	sets  sync.Map // *turns at HashSet, of each company and its patient turns
 }
 
 // NewHasher returns a Hasher that computes up to slots hashes at once. If slots is 0, it
@@ -88,6 +89,10 @@ func (h *Hasher) derive(ctx context.Context, turn Turn, d digest, secret string)
 
 // do calls work when it is the caller's turn. estimate is how long work should take.
 func (h *Hasher) do(ctx context.Context, turn Turn, estimate time.Duration, work func() error) error {
+	return h.in(&h.turns, ctx, turn, estimate, work)
+}
+
+func (h *Hasher) in(turns *turns, ctx context.Context, turn Turn, estimate time.Duration, work func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -97,12 +102,12 @@ func (h *Hasher) do(ctx context.Context, turn Turn, estimate time.Duration, work
 		limit = patientWait
 	}
 	began := time.Now()
-	w, err := h.turns.await(ctx, turn, estimate, limit-*turn.Waited)
+	w, err := turns.await(ctx, turn, estimate, limit-*turn.Waited)
 	waited := time.Since(began)
 	*turn.Waited += waited
 	if err == nil {
 		began := time.Now()
-		defer func() { h.turns.release(w, time.Since(began)) }()
+		defer func() { turns.release(w, time.Since(began)) }()
 	}
 	if h.Waited != nil && !turn.Patient && (err == nil || err == ErrBusy) {
 		h.Waited(waited, err == nil)
@@ -116,7 +121,7 @@ func (h *Hasher) do(ctx context.Context, turn Turn, estimate time.Duration, work
 // Hash returns the argon2id hash of a secret as a PHC string. It hashes the bytes of the
 // secret as they are.
 func (h *Hasher) Hash(ctx context.Context, turn Turn, p Argon2id, secret string) (string, error) {
-	hashes, err := h.HashSet(ctx, turn, p, []string{secret})
+	hashes, err := h.hashAll(ctx, turn, p, []string{secret})
 	if err != nil {
 		return "", err
 	}
@@ -126,7 +131,21 @@ func (h *Hasher) Hash(ctx context.Context, turn Turn, p Argon2id, secret string)
 // HashSet hashes many secrets with one salt, so that Match costs only one hash. The
 // secrets must be random, such as backup codes: with one salt, equal secrets have equal
 // hashes, and one guess tests them all.
-func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []string) ([]string, error) {
+//
+// Each hash has its turn, as always. A company's sets are made one after the other, or one
+// for each slot. Otherwise those asked for at once would all be begun, and none be finished
+// before its caller has waited too long.
+func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []string) (hashes []string, err error) {
+	turn.Waited = cmp.Or(turn.Waited, new(time.Duration))
+	sets, _ := h.sets.LoadOrStore(Turn{Company: turn.Company, Patient: turn.Patient}, &turns{slots: h.Slots()})
+	err = h.in(sets.(*turns), ctx, turn, 0, func() error {
+		hashes, err = h.hashAll(ctx, turn, p, secrets)
+		return err
+	})
+	return hashes, err
+}
+
+func (h *Hasher) hashAll(ctx context.Context, turn Turn, p Argon2id, secrets []string) ([]string, error) {
 	if err := p.Bounded(); err != nil {
 		return nil, err
 	}
@@ -156,7 +175,7 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 // or for no account: Verify then takes as long as with hashes made with p.
 func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string, forms ...string) (ok, outdated bool, err error) {
 	if hash == "" {
-		_, err := h.HashSet(ctx, turn, p, forms)
+		_, err := h.hashAll(ctx, turn, p, forms)
 		return false, false, err
 	}
 	d, err := parseHash(hash)
@@ -185,7 +204,7 @@ func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string,
 // different salt. Without hashes it takes as long as with one made with p.
 func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []string, secret string) (match string, err error) {
 	if len(hashes) == 0 {
-		_, err := h.HashSet(ctx, turn, p, []string{secret})
+		_, err := h.hashAll(ctx, turn, p, []string{secret})
 		return "", err
 	}
 	digests := make([]digest, len(hashes))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -415,6 +416,48 @@ func TestWaitingIsBoundedOverAllTurns(t *testing.T) {
 			t.Errorf("%v after %v, want ErrBusy after 1.8s of waiting and as much work", err, took)
 		}
 		storm.Wait()
+	})
+}
+
+// Sets of backup codes that are asked for at once are made one after the other. So all for
+// which there is time are made, and those in vain cost nothing. No login waits for a set.
+func TestSetsAtOnceAreFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(1)
+		hashed := 0
+		h.Derive = func(string, string) ([]byte, error) {
+			time.Sleep(25 * time.Millisecond)
+			hashed++
+			return nil, nil
+		}
+		secrets := strings.Fields("a b c d e f g h i j")
+		var made atomic.Int32
+		var all sync.WaitGroup
+		for i := range 12 {
+			all.Go(func() {
+				_, err := h.HashSet(t.Context(), Turn{Company: acme.Company, Address: fmt.Sprint(i)}, quick, secrets)
+				switch {
+				case err == nil:
+					made.Add(1)
+				case err != ErrBusy:
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		for _, turn := range []Turn{acme, {Company: "calm"}} {
+			if took, err := verify(t, h, turn, hashOf(25*time.Millisecond, 0)); err != nil || took > 75*time.Millisecond {
+				t.Errorf("a login of %v: %v after %v", turn, err, took)
+			}
+		}
+		if _, err := h.HashSet(t.Context(), Turn{Company: "calm"}, quick, secrets); err != nil {
+			t.Error("a set of another company:", err)
+		}
+		all.Wait()
+		if hashed -= 2 + len(secrets); made.Load() < 5 || hashed != int(made.Load())*len(secrets) {
+			t.Errorf("%d sets are made with %d hashes", made.Load(), hashed)
+		}
+		wantEmpty(t, h)
 	})
 }
 
