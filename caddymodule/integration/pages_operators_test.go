@@ -152,6 +152,7 @@ func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 		{said{429, 20429}, 429, "7"},
 		{said{400, 21211}, 422, ""},
 		{said{400, 21614}, 422, ""},
+		{said{400, 21408}, 422, ""}, // a country against fraud
 		{said{400, 21606}, 502, ""}, // FROM sends no SMS
 		{said{401, 20003}, 502, ""},
 		{said{500, 20500}, 502, ""},
