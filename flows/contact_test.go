@@ -56,6 +56,9 @@ func TestRecoveriesUseUpNoOtherMails(t *testing.T) {
 		if err := b.asUser(token, send); refusal(err).Reason != "limit.mails" {
 			t.Errorf("after as many codes as the limit: got %v", err)
 		}
+		if _, err := b.admin().SendContact(t.Context(), record.Email, "New@example.com", "", "192.0.2.99"); refusal(err).Reason != "limit.mails" {
+			t.Errorf("one more to the same email, for somebody else: got %v", err)
+		}
 		b.update(true, func(a *record.Account) { a.PasswordHash, a.Identities = "", nil })
 		b.welcome()
 	}

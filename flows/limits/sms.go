@@ -38,11 +38,15 @@ func (at *Attempt) personalBudget(name, of string, rate tenant.Rate) []record.Co
 	return []record.Counter{personalCounter(at.Keys, at.Company.Code, name, of, rate)}
 }
 
-// ContactMails returns the budgets of a mail to someone who has no account yet. The email
-// is normalised as a login id.
+// MailsTo returns the budget of codes to an email that nobody has proven yet, whoever asks
+// for them. The email is normalised as a login id.
+func (at *Attempt) MailsTo(email string) []record.Counter {
+	return at.personalBudget("limit.mails", email, at.Company.Limits.MailsPerAccount)
+}
+
+// ContactMails returns the budgets of a mail to someone who has no account yet.
 func (at *Attempt) ContactMails(email string) []record.Counter {
-	rate := at.Company.Limits.MailsPerAccount
-	return append(at.personalBudget("limit.mails", email, rate), at.perAddress("limit.mails", rate)...)
+	return append(at.MailsTo(email), at.perAddress("limit.mails", at.Company.Limits.MailsPerAccount)...)
 }
 
 // AccountMails returns the budget of an account's mails of a type. Each has its own, so that

@@ -35,7 +35,7 @@ func (c *Call) SendContact(ctx context.Context, owner string, contact record.Con
 		c.country = smsCountry(c.Company, value)
 		budgets, err = c.smsBudgets(a, value)
 	case a.ID != 0:
-		budgets = c.AccountMails(strconv.FormatInt(a.ID, 10), m.Type)
+		budgets = append(c.AccountMails(strconv.FormatInt(a.ID, 10), m.Type), c.MailsTo(typed.LoginID(value, ""))...)
 	default:
 		budgets = c.ContactMails(typed.LoginID(value, ""))
 	}
