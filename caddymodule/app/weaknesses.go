@@ -137,7 +137,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 		{e.Limits.LockAfter > e.Limits.DisableAfter, "limits lock_after", "it is above disable_after, so passwords are disabled before they are locked", "lower lock_after, or raise disable_after"},
 		{e.Captcha == nil, "captcha", "it is off: only rate limits and locks slow down programs that guess", "choose turnstile, hcaptcha, recaptcha, siteverify or pow"},
 		{len(fixed) > 0, "otp fixed", "anybody who knows the code needs no SMS to " + strings.Join(fixed, ", "), "take them out when the review or test is over"},
-		{e.SMS != nil && e.Limits.SMSPerCompany == tenant.Unlimited, "limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest day needs, such as 2000/24h"},
+		{e.SMS != nil && e.Limits.SMSPerCompany == tenant.Unlimited, "limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest hour needs, such as 200/1h"},
 		{
 			e.SMS != nil && parts > 1, origin, fmt.Sprintf("with the company's name, the longest SMS with a code takes %d parts, and gateways charge for each", parts),
 			"shorten the name or the texts, use only characters of the SMS alphabet, or leave sms_origin out",

@@ -83,7 +83,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"sms", "umbrella", "anyone on the network path to gateway.invalid can read", "remove the word insecure"},
 		{"otp fixed", "umbrella", "anybody who knows the code needs no SMS to +37060012345", "when the review or test is over"},
 		{"limits sms_countries", "umbrella", "no gateway serves +372, so its phones get no SMS", "add it to countries of an sms gateway"},
-		{"limits sms_per_company", "umbrella", "strangers who pump SMS can run up any bill", "what your busiest day needs"},
+		{"limits sms_per_company", "umbrella", "strangers who pump SMS can run up any bill", "what your busiest hour needs"},
 		{"recovery link", "umbrella", "the token is not in the fragment", "behind #"},
 	} {
 		warned, company, has := false, `"company":"`+weak.company+`"`, true
