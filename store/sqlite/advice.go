@@ -36,7 +36,20 @@ func (s *Store) Answer(err error) error {
 	if isDamage(err) {
 		err = fmt.Errorf("%w: %w", record.ErrDamaged, err)
 	}
+	if s.locked.Load() && isStalled(err) {
+		return causes.Explain(err, stepLocked)
+	}
 	return explain(err)
+}
+
+// isLocked reports whether another process holds the file's lock.
+func isLocked(err error) bool {
+	return code(err)&0xff == sqlite3.SQLITE_BUSY || code(err)&0xff == sqlite3.SQLITE_LOCKED
+}
+
+// isStalled reports whether a call did not wait longer.
+func isStalled(err error) bool {
+	return errors.Is(err, errStalled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func isDamage(err error) bool {
@@ -48,6 +61,8 @@ func isDamage(err error) bool {
 }
 
 const stepDamage = "stop Caddy, keep a copy of the file and its -wal file, and restore the latest backup (caddy mnemogate restore); until then, delete no older backup"
+
+const stepLocked = "another program holds the file, for example sqlite3 with an open transaction: end it"
 
 const stepOwner = "give the file, the -wal and -shm files beside it, and their directory to the user that Caddy runs as, for example with chown"
 
@@ -88,12 +103,12 @@ func explain(err error) error {
 		step = "if Caddy may not write the file, " + stepOwner + "; otherwise " + causes.NoSpace
 	case diskTakesNoWrites(err):
 		step = causes.NoSpace
-	case errors.Is(err, errStalled), errors.Is(err, context.DeadlineExceeded):
+	case isStalled(err):
 		step = "look at its disk, for example with df, mount and dmesg: it is stuck, or too slow"
 	case errors.Is(err, errRead):
 		step = "end it: it may be sqlite3, or a program that makes backups"
-	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_LOCKED:
-		step = "another program holds the file, for example sqlite3 with an open transaction: end it"
+	case isLocked(err):
+		step = stepLocked
 	}
 	return causes.Explain(err, step)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -201,10 +202,29 @@ func TestSQLiteBackupIsAStore(t *testing.T) {
 	s := startStore(t, tempFile(t))
 	create(t, s.Accounts(), plain("acme", "alice"))
 	file := writeFile(t, backup(t, s))
-	used := startStore(t, file)
+	left := file + "-wal" // of another file
+	must(t, os.WriteFile(left, []byte("log"), 0o600))
+	refused := Open(file)
+	if err := refused.Start(bg); err == nil || !strings.Contains(err.Error(), left+" belongs to the file that was here before") {
+		t.Errorf("with the log of another file: %v", err)
+	}
+	must(t, os.Remove(left))
+	var log bytes.Buffer
+	used := Open(file)
+	used.Log = slog.New(slog.NewTextHandler(&log, nil))
+	must(t, used.Start(bg))
 	create(t, used.Accounts(), plain("acme", "bob"))
 	again := backup(t, used)
+	crashed := writeFile(t, get[[]byte](t)(os.ReadFile(file)))
+	must(t, os.WriteFile(crashed+"-wal", get[[]byte](t)(os.ReadFile(left)), 0o600))
+	after := startStore(t, crashed)
+	wantEqual(t, "accounts after a crash", len(get[[]record.Account](t)(after.Accounts().List(bg, "acme", "", 9))), 2)
 	must(t, used.Close())
+	later := Open(file)
+	later.Log = used.Log
+	must(t, later.Start(bg))
+	wantEqual(t, "warnings", strings.Count(log.String(), "copied from a backup"), 1)
+	must(t, later.Close())
 	if _, err := (Restore{From: file, To: tempFile(t)}).Run(bg); err == nil || !strings.Contains(err.Error(), "has no checksum") {
 		t.Errorf("a store that was in use: %v", err)
 	}
@@ -306,7 +326,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// The file of a running store, or its log, is moved, removed, replaced or emptied. From then
+// The file of a running store, its log or its locks are moved, removed, replaced or emptied. From then
 // on no call may seem to succeed, and no other file may take its place.
 func TestSQLiteNoticesThatItsFileIsGone(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -322,9 +342,9 @@ func TestSQLiteNoticesThatItsFileIsGone(t *testing.T) {
 			return errors.Join(err, os.WriteFile(file+".new", data, 0o600), os.Rename(file+".new", file))
 		},
 	} {
-		for _, suffix := range []string{"", "-wal"} {
-			if name == "emptied" && suffix == "-wal" {
-				continue // as SQLite does it itself
+		for _, suffix := range []string{"", "-wal", "-shm"} {
+			if name == "emptied" && suffix != "" {
+				continue // as SQLite does it itself with the log
 			}
 			t.Run(name+suffix, func(t *testing.T) {
 				file := tempFile(t)

@@ -66,6 +66,7 @@ type Store struct {
 	feed    atomic.Pointer[record.Feed] // set by Run; nil before
 	holding atomic.Int32                // backups and checks under way, which read for long
 	checks  chan struct{}               // checks under way: at most one
+	locked  atomic.Bool                 // the latest write failed because another process holds the lock
 	quit    chan struct{}               // closed by Close
 	stopped chan struct{}               // closed by the writing goroutine
 }
@@ -213,11 +214,12 @@ func (s *Store) inPlace() error {
 	return nil
 }
 
-// What to do if the file or its log is gone. Closing the store moves what is in the log,
+// What to do if the file, its log or the file with its locks is gone. Closing the store moves what is in the log,
 // which it still has open, into the file.
 const (
-	stepFileGone = "put it back, or else stop Caddy and restore a backup (caddy mnemogate restore)"
-	stepLogGone  = "put it back, or else stop Caddy with SIGTERM, as systemctl stop does, and start it again: it keeps what is in this file only if it is not killed"
+	stepFileGone  = "put it back, or else stop Caddy and restore a backup (caddy mnemogate restore)"
+	stepLocksGone = "stop Caddy with SIGTERM, as systemctl stop does, and start it again: until then, another program that opens the file damages it"
+	stepLogGone   = "put it back, or else stop Caddy with SIGTERM, as systemctl stop does, and start it again: it keeps what is in this file only if it is not killed"
 )
 
 func (s *Store) endCall() { s.calls.RUnlock() }
@@ -310,6 +312,9 @@ func (s *Store) open(ctx context.Context) error {
 	if err := createPrivateFile(file); err != nil {
 		return err
 	}
+	if err := s.fromBackup(file); err != nil {
+		return err
+	}
 	readers, err := sql.Open("sqlite", dsn(file, "query_only(1)"))
 	if err != nil {
 		return err
@@ -384,7 +389,7 @@ func (s *Store) keep(ctx context.Context, keeper *sql.Conn, file string) error {
 	if err == nil {
 		file, err = filepath.EvalSymlinks(file) // the log is beside the file itself
 	}
-	s.opened = []openedFile{{name: s.file, step: stepFileGone}, {name: file + "-wal", step: stepLogGone}}
+	s.opened = []openedFile{{name: s.file, step: stepFileGone}, {name: file + "-wal", step: stepLogGone}, {name: file + "-shm", step: stepLocksGone}}
 	for i, opened := range s.opened {
 		if err == nil {
 			s.opened[i].info, err = os.Stat(opened.name)
@@ -432,6 +437,26 @@ func createPrivateFile(file string) error {
 		return err
 	}
 	return f.Close()
+}
+
+// fromBackup looks whether somebody has copied a backup to the file's place, and removes its
+// checksum line. Otherwise SQLite would mix the log of the file that was there before into it.
+func (s *Store) fromBackup(file string) error {
+	info, err := os.Stat(file)
+	if err != nil || info.Size()%512 != checksumSize { // pages are multiples of 512 bytes
+		return err
+	}
+	target, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return err
+	}
+	if log, err := os.Stat(target + "-wal"); err == nil && log.Size() > 0 {
+		return causes.Explain(fmt.Errorf("it was copied from a backup, and %s-wal belongs to the file that was here before", target), "restore the backup instead: caddy mnemogate restore --force")
+	}
+	if s.Log != nil {
+		s.Log.Warn("this file was copied from a backup: sessions that were revoked and codes that were used since are valid again; unless you want that, stop Caddy and restore the backup instead (caddy mnemogate restore --force)", "file", file)
+	}
+	return os.Truncate(file, info.Size()-checksumSize)
 }
 
 // makePrivate removes other users' access to existing files, such as a file that was

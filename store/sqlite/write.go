@@ -28,7 +28,7 @@ type op struct {
 // it. Another process may hold the lock for busyTimeout.
 var stall = 10 * time.Second
 
-var errStalled = errors.New("the disk of the SQLite file does not answer")
+var errStalled = errors.New("the SQLite file does not answer")
 
 // write runs f in a transaction and returns once that is durable. If f fails,
 // nothing of it is stored and write returns its error. After any other error it may
@@ -139,6 +139,7 @@ func (s *Store) waiting(first *op) []*op {
 // closes it, which rolls back.
 func (s *Store) commit(c *writer, batch []*op) {
 	err := panics.Contain(func() error { return c.transact(context.Background(), s.writers, batch) })
+	s.locked.Store(isLocked(err))
 	if err != nil {
 		c.discard()
 	}

@@ -194,3 +194,22 @@ func TestSQLiteWritesDoNotWaitForAStuckDisk(t *testing.T) {
 		t.Errorf("in the commit: %v, ran: %v", err, ran)
 	}
 }
+
+// If another program holds the lock, whoever waits behind the writes that failed is told so, too.
+func TestSQLiteTellsWhoHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	s := startStore(t, tempFile(t))
+	other := get[*sql.DB](t)(sql.Open("sqlite", dsn(s.file)))
+	defer other.Close()
+	holds := get[*sql.Tx](t)(other.Begin()) // immediate: see dsn
+	defer holds.Rollback()
+	for _, wait := range []time.Duration{time.Minute, 10 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(bg, wait)
+		defer cancel()
+		if _, err := s.Accounts().Create(ctx, t0, plain("acme", "a")); err == nil || !strings.Contains(err.Error(), stepLocked) {
+			t.Errorf("it waits %s: %v", wait, err)
+		}
+	}
+	must(t, holds.Rollback())
+	create(t, s.Accounts(), plain("acme", "a"))
+}
