@@ -155,9 +155,13 @@ func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
 	if m := b.mail.last(t); !strings.Contains(m.Text, "\n\n2026-11-21 12:00 UTC\n\n") || strings.Contains(m.Text, "192.0.2.7") {
 		t.Errorf("an operator's change: %s", m.Text)
 	}
-	s := record.Session{Company: code, Account: b.account} // as a node remembers it
+	s := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode} // as a node remembers it
 	self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, session.Client{Address: "203.0.113.9", UserAgent: "Chrome/1 Windows"})
 	must(t, err)
+	s.Mnemocode = "lost" // by a failover, after which its id was given again
+	if _, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, session.Client{}); err != wire.ErrTokenInvalid {
+		t.Errorf("the session of a lost account: %v", err)
+	}
 	if _, err := self.NewOwnBackupCodes(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,7 @@ var outboxCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			id := get[int64](t)(one.Create(bg, t0, noted(plain("acme", "m"), note("m", "1"))))
 			must(t, second(one.Update(bg, "acme", id, noting(nothing, note("m", "2")))))
-			must(t, one.SetPassword(bg, t0, record.Account{Company: "acme", ID: id, Generation: 1}, "hash", record.TokenHash{}, note("m", "3")))
+			must(t, one.SetPassword(bg, t0, get[record.Account](t)(one.ByID(bg, "acme", id)), "hash", record.TokenHash{}, note("m", "3")))
 			must(t, one.Accept(bg, "acme", id, []record.Acceptance{{Code: "a"}}, note("m", "4")))
 			must(t, one.SetBackupCodes(bg, get[record.Account](t)(one.ByID(bg, "acme", id)), []string{"hash"}, note("m", "5")))
 			subject := record.FailureKey{Company: "acme", Account: id}

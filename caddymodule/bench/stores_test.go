@@ -182,7 +182,11 @@ func (s *stores) issue(b testing.TB, of *seed, n int) *seed {
 		id := of.ids[i%of.accounts]
 		token, hash := tokens.New(tokens.IssuedPrefix, record.AccountBucket("acme", id))
 		issued.tokens[i] = token
-		return s.accounts.AddToken(b.Context(), record.Account{Company: "acme", ID: id, Generation: 1}, &record.IssuedToken{
+		a, err := s.accounts.ByID(b.Context(), "acme", id)
+		if err != nil {
+			return err
+		}
+		return s.accounts.AddToken(b.Context(), a, &record.IssuedToken{
 			Hash: hash, ID: tokens.NewID(), Company: "acme", Account: id, Name: "nightly",
 			Paths: []string{"/*"}, Methods: []string{"GET"}, Created: began, Expires: began.Add(24 * time.Hour),
 		}, n)

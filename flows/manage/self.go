@@ -27,6 +27,9 @@ type Self struct {
 // NewSelf returns the Self of an authorized session.
 func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s record.Session, client session.Client) (*Self, error) {
 	a, err := m.Accounts.ByID(ctx, company.Code, s.Account)
+	if err == nil && a.Mnemocode != s.Mnemocode { // PostgreSQL has lost its account, and given the id again
+		err = record.ErrNotFound
+	}
 	if err != nil { // perhaps it was deleted, and its session is about to be revoked
 		return nil, wire.Gone("loading the account", err)
 	}

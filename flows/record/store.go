@@ -164,7 +164,8 @@ type Match struct {
 type AccountWriter interface {
 	// Create stores a new account and returns its id. It ignores ID, Generation,
 	// InactiveGeneration, CompanyGeneration, Updated and BackupCodes of a. Updated is now,
-	// and so is Created unless a has one. The login ids are LoginIDs(a), the backup codes
+	// and so is Created unless a has one. Generation begins with the seconds of now, because a
+	// database that has lost accounts may give their ids again. The login ids are LoginIDs(a), the backup codes
 	// NewBackupCodes, the passkeys NewPasskeys. A TakenError says which value another
 	// account of the company already has, a SpentError which of a.Spends was spent before.
 	// Of several calls that spend the same, one succeeds.

@@ -50,6 +50,7 @@ func (k *Keys) NewStateless(s record.Session, listing string) string {
 	company, listed := TagOf(s.Company), TagOf(listing)
 	text := append(company[:], listed[:]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))
+	// Both may be seconds since 1970, and grow by one at a time.
 	text = binary.BigEndian.AppendUint32(text, uint32(s.CompanyGeneration))
 	text = binary.BigEndian.AppendUint32(text, uint32(s.Generation))
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Expires.UnixMicro()))

@@ -228,7 +228,7 @@ func loginIDsOf(a record.Account) (ids [][2]string) {
 
 func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (int64, error) {
 	return ask(ctx, s.link, &s.mu, "accounts.create", func() (int64, error) {
-		a.ID, a.Generation, a.InactiveGeneration, a.CompanyGeneration = 0, 1, 0, 0
+		a.ID, a.Generation, a.InactiveGeneration, a.CompanyGeneration = 0, now.Unix(), 0, 0
 		ids := loginIDsOf(a)
 		if err := s.refuse(a, ids); err != nil {
 			return 0, err

@@ -18,8 +18,8 @@ import (
 
 var (
 	insertAccount = `
-		INSERT INTO accounts (company, created, updated, ` + accountColumns + `)
-		VALUES ($1, $2, $3, ` + eachField(func(i int, _ record.Field) string { return "$" + strconv.Itoa(4+i) }) + `)
+		INSERT INTO accounts (company, created, updated, generation, ` + accountColumns + `)
+		VALUES ($1, $2, $3, $4, ` + eachField(func(i int, _ record.Field) string { return "$" + strconv.Itoa(5+i) }) + `)
 		RETURNING id`
 	updateAccount = `
 		UPDATE accounts SET generation = $2, inactive_generation = $3, updated = $4, ` +
@@ -33,7 +33,7 @@ func (s Accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 		if err := tx.RefuseTaken(ctx, record.Account{}, a); err != nil {
 			return err
 		}
-		args := append([]any{a.Company, record.Micros(cmp.Or(a.Created, now)), record.Micros(now)}, accountValues(a)...)
+		args := append([]any{a.Company, record.Micros(cmp.Or(a.Created, now)), record.Micros(now), now.Unix()}, accountValues(a)...)
 		if err := tx.Row(ctx, insertAccount, args...).Scan(&a.ID); err != nil {
 			return err
 		}
