@@ -200,7 +200,32 @@ func (p *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 			Advice: "unless you want that, run: " + revoke,
 		})
 	}
+	if several := p.writable(ctx); len(several) > 1 {
+		faults = append(faults, record.Fault{
+			What:   "several servers accept writes, at " + strings.Join(several, " and ") + ": each connection goes to the first that it reaches, so that changes are lost, and accounts differ",
+			Advice: "stop the old primary, and make it a standby of the present one with pg_rewind or pg_basebackup",
+		})
+	}
 	return faults, err
+}
+
+// writable returns the addresses of the different servers that accept writes.
+func (p *Store) writable(ctx context.Context) []string {
+	found := map[time.Time]string{} // by when the server was started, since it may have several addresses
+	for _, h := range hosts(&p.config.ConnConfig.Config) {
+		config := p.config.ConnConfig.Copy()
+		config.Host, config.Port, config.TLSConfig, config.Fallbacks = h.Host, h.Port, h.TLSConfig, nil
+		conn, err := pgx.ConnectConfig(ctx, config)
+		if err != nil { // one that takes no writes refuses us
+			continue
+		}
+		var started time.Time
+		if err := conn.QueryRow(ctx, `SELECT pg_postmaster_start_time()`).Scan(&started); err == nil {
+			_, found[started] = pgconn.NetworkAddress(h.Host, h.Port)
+		}
+		_ = conn.Close(ctx)
+	}
+	return slices.Sorted(maps.Values(found))
 }
 
 // unsafe are settings that must not be off.

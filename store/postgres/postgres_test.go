@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -349,7 +350,7 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 		case 1:
 			return second(s.Update(bg, "acme", id, bind(record.Identity{Provider: i%2 + 1, Subject: x})))
 		case 2:
-			return s.SetPassword(bg, t0, record.Account{Company: "acme", ID: id, Generation: 1}, "h", record.TokenHash{})
+			return s.SetPassword(bg, t0, record.Account{Company: "acme", ID: id, Generation: t0.Unix()}, "h", record.TokenHash{})
 		case 3:
 			a, err := s.ByID(bg, "acme", id)
 			if err != nil {
@@ -502,4 +503,29 @@ func TestPostgresTellsWhichGrantIsMissing(t *testing.T) {
 	if err := upgraded(t, open()).Start(bg); err == nil || !strings.Contains(err.Error(), `OWNER TO `+role) {
 		t.Errorf("with the tables of another: got %v", err)
 	}
+}
+
+// An old primary that comes back without pg_rewind takes writes again.
+func TestPostgresTellsOfTwoServersThatTakeWrites(t *testing.T) {
+	t.Parallel()
+	s := storetest.OwnPostgres(t, "wal_level=replica", "max_wal_senders=3")
+	standby := s.Replica(t)
+	at := func(all ...*storetest.Postgres) string {
+		var hosts, ports []string
+		for _, one := range all {
+			hosts, ports = append(hosts, filepath.Dir(one.Socket())), append(ports, fmt.Sprint(one.Port))
+		}
+		return s.DSN("public") + " host=" + strings.Join(hosts, ",") + " port=" + strings.Join(ports, ",")
+	}
+	two := func(dsn string) (told bool) {
+		t.Helper()
+		for _, f := range get[[]record.Fault](t)(startStore(t, dsn, Options{}).Faults(bg)) {
+			told = told || strings.HasPrefix(f.What, "several servers accept writes, at ")
+		}
+		return told
+	}
+	wantEqual(t, "with a standby", two(at(s, standby)), false)
+	standby.Exec(t, "SELECT pg_promote()")
+	wantEqual(t, "with two primaries", two(at(s, standby)), true)
+	wantEqual(t, "with two addresses of one", two(at(s, s)), false)
 }

@@ -41,7 +41,7 @@ var stepsByAnswer = []struct{ prefix, step string }{
 	{isFull, "it takes no more connections: raise its maxclients, or lower pool_size on the nodes"},
 	{isProtected, "it takes connections from its own machine only, since its default user has no password: give it one, or set protected-mode no if a firewall keeps strangers away"},
 	{"OOM ", "its memory is full, and it takes no writes: raise its maxmemory; nobody can log in until then"},
-	{"MISCONF ", causes.NoSpace},
+	{"MISCONF ", "it takes no writes because its log or snapshot failed: see its log, free disk or memory (vm.overcommit_memory = 1) or, with appendonly yes, run CONFIG SET save ''; nobody can log in until then"},
 	{"READONLY ", "it is a replica and takes no writes: name its master, or use sentinel"},
 	{"NOREPLICAS ", "it has too few replicas for its min-replicas-to-write: see that they run and follow"},
 	{"LOADING ", "it is loading its data: wait"},
