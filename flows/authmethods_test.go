@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // A session knows the role of its account and every proof that its login took, in
-// whichever steps.
+// whichever steps. So do the events of the steps.
 func TestASessionHasTheRoleAndTheMethodsOfItsLogin(t *testing.T) {
 	second := func(a *record.Account) { a.SecondFactor = true }
 	for name, test := range map[string]struct {
@@ -50,8 +51,21 @@ func TestASessionHasTheRoleAndTheMethodsOfItsLogin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newHarness(t)
 			b.update(true, func(a *record.Account) { a.Role = "Büro"; test.change(a) })
+			events := b.record()
 			got, err := b.authorize(test.login(b).SessionToken)
 			must(t, err)
+			var factors, reasons []string
+			for _, e := range events() {
+				if e.Result == record.Success && e.Factor != "" {
+					factors, reasons = append(factors, e.Factor), append(reasons, e.Reason)
+				}
+			}
+			if given := strings.TrimSuffix(string(test.want), " mfa"); strings.Join(factors, " ") != given {
+				t.Errorf("the events name the factors %q, want %s", factors, given)
+			}
+			if hasID := reasons[0] != ""; hasID != (factors[0] == "passkey" || factors[0] == "oauth") {
+				t.Errorf("of %q the events have the ids %q", factors, reasons)
+			}
 			if want := record.NewProfile(record.Account{Role: "Büro"}, nil, time.Time{}, test.want); got.Profile != want {
 				t.Errorf("got the profile %q, want %q", got.Profile, want)
 			}

@@ -163,7 +163,13 @@ func TestADeviceKeepsItsSecondFactor(t *testing.T) {
 	}
 	first := b.remembered()
 	b.clock.advance(89 * 24 * time.Hour)
+	known, err := b.Accounts.Devices(t.Context(), code, b.account)
+	must(t, err)
+	events := b.record()
 	second := login(first, record.Authorized)
+	if e := named(events(), "mnemogate.checkcredentials.success")[0]; e.Factor != "pwd" || e.Reason != known[0].ID {
+		t.Errorf("the event has the factor %q and the reason %q, want the device %s, which spared the code", e.Factor, e.Reason, known[0].ID)
+	}
 	login(first, record.CheckOTP)
 	b.company.Disclaimers = []wire.Disclaimer{terms}
 	step := b.must("auth/oauth", "", grant(object{"device_token": second}))

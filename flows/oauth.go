@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
@@ -68,6 +69,7 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
+	c.With = strconv.Itoa(req.ProviderID)
 	next := session.Step{Account: a, State: record.Authorized, By: record.ByOAuth, AuthTime: user.AuthTime}
 	if pending := c.Pending(a, nil); len(pending) > 0 {
 		next.State, next.Lists = record.AcceptDisclaimers, pending

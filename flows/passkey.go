@@ -152,7 +152,7 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 	use, err := assertion.Verify(challenge, p)
 	if errors.Is(err, tenant.ErrPasskeyChanged) {
 		c.SetAccount(a)
-		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyChanged})
+		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyChanged, Reason: p.ID()})
 		return record.Account{}, errPasskeyChanged
 	}
 	if err == nil && subtle.ConstantTimeCompare(assertion.UserHandle, p.UserHandle) != 1 {
@@ -163,10 +163,11 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 		return record.Account{}, errPasskeyInvalid
 	}
 	c.SetAccount(a)
+	c.With = p.ID()
 	err = s.Accounts.UsePasskey(ctx, c.Now, c.Company.Code, p.Credential, use.SignCount, use.BackedUp)
 	switch {
 	case errors.Is(err, record.ErrConflict):
-		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyCopied})
+		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyCopied, Reason: p.ID()})
 		return record.Account{}, errPasskeyInvalid
 	case errors.Is(err, record.ErrNotFound):
 		return record.Account{}, errPasskeyInvalid

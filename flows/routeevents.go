@@ -18,10 +18,10 @@ var EventKinds = eventKinds()
 func eventKinds() []record.EventKind {
 	var kinds []record.EventKind
 	for _, r := range Routes {
-		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "country", "gateway", "route", "result"}
+		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "country", "gateway", "route", "result", "reason"}
 		kinds = append(kinds,
-			record.EventKind{Name: r.Event(record.Success), When: "`" + r.Path + "` succeeded", Fields: who},
-			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code, or canceled (the client hung up)", Fields: slices.Concat(who, []string{"reason", "ref"})},
+			record.EventKind{Name: r.Event(record.Success), When: "`" + r.Path + "` succeeded", Fields: slices.Concat(who, []string{"factor"})},
+			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code, or canceled (the client hung up)", Fields: slices.Concat(who, []string{"ref"})},
 		)
 	}
 	return append(kinds, record.EventKinds...)
@@ -59,6 +59,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 	if err == nil {
 		e.Session = cmp.Or(e.Session, c.NextID())
 		e.State = cmp.Or(reply.SessionState, e.State)
+		e.Factor, e.Reason = string(c.By()), c.With
 	}
 	e.Noise, e.Apart = isNoise(e), isUnlimited(e)
 	if !isHistory(e) {

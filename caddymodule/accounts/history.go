@@ -45,7 +45,7 @@ func (c *Call) eventViews(events []record.Event) []api.Event {
 		}
 		views[i] = api.Event{
 			Time: e.Time.UTC(), Name: e.Name, Session: e.Session, State: e.State, Address: e.Address, UserAgent: e.UserAgent,
-			Actor: e.Actor, Result: e.Result, Reason: e.Reason, Ref: e.Ref,
+			Actor: e.Actor, Result: e.Result, Reason: e.Reason, Factor: e.Factor, Ref: e.Ref,
 		}
 		if e.Count > 1 {
 			views[i].Count = e.Count

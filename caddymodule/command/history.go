@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func (c *cli) historyCommand() *cobra.Command {
@@ -21,7 +22,8 @@ func (c *cli) historyCommand() *cobra.Command {
 passwords and codes, locks, changes and revoked sessions, named as in the audit
 log. The store keeps them for audit_keep: at most a hundred that strangers can
 cause, twenty of each kind that a user's session can repeat, and a hundred
-others. ACTOR says who managed the account. COUNT is how often the event
+others. RESULT is the next state of a step that succeeded, or why it did not.
+FACTOR is what the user gave. ACTOR says who managed the account. COUNT is how often the event
 happened in a row; TIME and REF are then those of the last. REF names the
 answer that the user got. --ref shows only the event with this ref; without an
 account it searches all of the company or, without --company, of all companies,
@@ -61,14 +63,18 @@ and says whose the event was. What is not in a history may be in the audit log.`
 		if ref != "" && len(answer.Events) == 0 {
 			return &cliError{exit: exitNotFound, message: fmt.Sprintf("no history has an event with the ref %q; search the audit log for it; of the refusals of a path, that has only the first in a minute", ref)}
 		}
-		header := []string{"TIME", "EVENT", "RESULT", "ADDRESS", "USER AGENT", "ACTOR", "SESSION", "COUNT", "REF"}
+		header := []string{"TIME", "EVENT", "RESULT", "FACTOR", "ADDRESS", "USER AGENT", "ACTOR", "SESSION", "COUNT", "REF"}
 		if len(args) == 0 {
 			header = append(header, "ACCOUNT")
 		}
 		return list(c, header, answer.Events, func(e api.Event) []string {
-			result := strings.Join(strings.Fields(e.Result+" "+e.Reason), " ")
+			result := e.Result
+			if result == record.Success && !strings.HasSuffix(e.Name, ".logout.success") && !strings.HasSuffix(e.Name, ".recovery.setpassword.success") { // which lead to no state
+				result = cmp.Or(string(e.State), result)
+			}
+			result = strings.Join(strings.Fields(result+" "+e.Reason), " ")
 			row := []string{
-				e.Time.Format(time.RFC3339), strings.TrimPrefix(e.Name, "mnemogate."), cmp.Or(result, "-"), cmp.Or(e.Address, "-"),
+				e.Time.Format(time.RFC3339), strings.TrimPrefix(e.Name, "mnemogate."), cmp.Or(result, "-"), cmp.Or(e.Factor, "-"), cmp.Or(e.Address, "-"),
 				cmp.Or(e.UserAgent, "-"), cmp.Or(e.Actor, "-"), cmp.Or(e.Session, "-"), strconv.Itoa(max(1, e.Count)), cmp.Or(e.Ref, "-"),
 			}
 			switch {

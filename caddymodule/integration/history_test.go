@@ -88,7 +88,7 @@ func TestHistoryOfAnAccount(t *testing.T) {
 		if got := named(s.history("bob", 2)); fmt.Sprint(got) != "[checkcredentials.success account.created]" {
 			t.Errorf("bob's history after a crash: %v", got)
 		}
-		node.cli("", "account", "history", "bob", "--limit", "1").want(0, "TIME", "checkcredentials.success  success  127.0.0.1", "Go-http-client/1.1")
+		node.cli("", "account", "history", "bob", "--limit", "1").want(0, "TIME", "checkcredentials.success  authorized  pwd     127.0.0.1", "Go-http-client/1.1")
 		node.cli("", "account", "history", "bob", "--json").want(0, `"event":"mnemogate.account.created"`)
 		node.cli("", "account", "history", "nobody").want(2)
 		node.cli("", "account", "delete", "bob", "--yes").want(0)

@@ -136,7 +136,7 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 		lock = record.Event{Name: name, Time: at.Now, Mnemocode: at.Mnemocode, Until: t.Until}
 		if key.Device != "" {
 			if lock.Name = ""; at.Company.Limits.ForgetsDevice(t.Count) {
-				lock.Name = record.AccountDeviceDistrusted
+				lock.Name, lock.Reason = record.AccountDeviceDistrusted, key.Device
 			}
 		} else if key.Account != 0 {
 			t.Outbox = background.OutboxEvents(ctx, at.Company, lock)

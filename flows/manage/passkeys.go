@@ -94,6 +94,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	p.Account, p.UserHandle, p.Created = a.ID, owner.Handle, at.Now.UTC()
 	p.Name = cmp.Or(name, p.Name, message.Device(ad.user.agent), passkeyDefault)
 	added := ad.event(record.AccountPasskeyAdded, a)
+	added.Reason = p.ID()
 	err = ad.Accounts.AddPasskey(ctx, at.Now, a, p, background.OutboxEvents(ctx, ad.Company, added)...)
 	if _, taken := errors.AsType[*record.TakenError](err); taken {
 		return record.Passkey{}, ErrPasskeyTaken
@@ -273,6 +274,7 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 		of.Generation = 0
 	}
 	removed := ad.event(record.AccountPasskeyRemoved, a)
+	removed.Reason = id
 	next, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), of, credential, kept, background.OutboxEvents(ctx, ad.Company, removed)...)
 	switch {
 	case errors.Is(err, record.ErrNotFound):

@@ -31,9 +31,9 @@ type Event struct {
 	Gateway   string    `json:"-"`                    // the one that was asked last to send a code or link
 	Route     string    `json:"route,omitempty"`      // Route.Path; for RequestRefused the rule's pattern
 	Result    string    `json:"result,omitempty"`     // Success, canceled or the error_code
-	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it
+	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it; of a success, the ID of what the user gave
 	Ref       string    `json:"-"`                    // of the answer that refused the request: see wire.WithRef
-	Factor    string    `json:"factor,omitempty"`     // with SessionRaised: one of the AuthMethods
+	Factor    string    `json:"factor,omitempty"`     // what the user gave in a step that succeeded, or with SessionRaised: one of the AuthMethods
 	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; nil otherwise
 	Noise     bool      `json:"-"`                    // clients that know a login id and no secret can cause it; for History.Record
 	Apart     bool      `json:"-"`                    // a client can cause it without end; for History.Record
@@ -238,7 +238,7 @@ func eventKinds() []EventKind {
 			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedByLimit + "` (`sessions_per_account`), `" + EndedLate + "` (what a crash left over)", ended},
 		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", admin},
 		{SessionMoved, "a cookie replaced a token", client},
-		{SessionRaised, "a user gave another factor, named as in [auth_methods](backends.md#the-user-and-the-session)", slices.Concat(client, []string{"factor"})},
+		{SessionRaised, "a user gave another factor, named as in [auth_methods](backends.md#the-user-and-the-session)", slices.Concat(client, []string{"factor", "reason"})},
 		{RequestRefused, "a path needs more than the user's session; route is the pattern in `role`, `mfa` or `fresh`; once a minute for each user, reason, pattern and node",
 			[]string{"company", "mnemocode", "session", "state", "address", "user_agent", "actor", "route", "result", "reason", "ref"}},
 		{IdentityBound, "`link_verified_email` linked a user of the provider in reason", slices.Concat(client, []string{"route", "reason", "ref"})},
@@ -247,28 +247,28 @@ func eventKinds() []EventKind {
 		{AccountDeleted, named, admin},
 		{AccountUnlocked, named, admin},
 		{AccountBackupCodes, named, admin},
-		{AccountPasskeyAdded, named, admin},
-		{AccountPasskeyRemoved, named, admin},
+		{AccountPasskeyAdded, "a passkey was added or removed; reason is its id", admin},
+		{AccountPasskeyRemoved, "a passkey was added or removed; reason is its id", admin},
 		{AccountWelcomed, named, slices.Concat(admin, []string{"gateway"})},
-		{AccountDeviceRemembered, named, attempt},
+		{AccountDeviceRemembered, "a known device was added; reason is its id", slices.Concat(attempt, []string{"reason"})},
 		{WelcomeUsed, named, slices.Concat(client, []string{"route", "ref"})},
 		{StoreRekeyed, named, []string{"address", "actor"}},
 		{StoreBackedUp, "a backup of the store began", []string{"address", "actor"}},
 		{AccountSessionsEnded, "the sessions of the account were ended; reason: `" + EndedByAdmin + "`", admin},
 		{AccountTOTP, "a secret for an authenticator app was shown", admin},
 		{AccountTokenIssued, "a token was issued; reason is its id and, if somebody acts as the user, who and why", admin},
-		{AccountTokenRemoved, "a token was removed; reason is its id", admin},
-		{AccountPasskeyCopied, "a passkey was refused that may be a copy: its sign count went back", slices.Concat(client, []string{"route", "ref"})},
-		{AccountPasskeyChanged, "a passkey was refused because it could be backed up and now can't, or the reverse", slices.Concat(client, []string{"route", "ref"})},
+		{AccountTokenRemoved, "a token was removed, but not by a change that revokes sessions; reason is its id", admin},
+		{AccountPasskeyCopied, "a passkey was refused that may be a copy: its sign count went back; reason is its id", slices.Concat(client, []string{"route", "reason", "ref"})},
+		{AccountPasskeyChanged, "a passkey was refused because it could be backed up and now can't, or the reverse; reason is its id", slices.Concat(client, []string{"route", "reason", "ref"})},
 		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", slices.Concat(admin, []string{"ref"})},
 		{AccountChangeFailed, "another change by a user (`self_service`), or a code of `contacts/confirm`, failed; result is `canceled` or the error_code",
 			[]string{"company", "mnemocode", "session", "address", "user_agent", "actor", "route", "result", "reason", "ref"}},
-		{ContactCodeSent, "a code for the phone or email in reason was sent, or was correct", slices.Concat(admin, []string{"country", "gateway"})},
-		{ContactCodeUsed, "a code for the phone or email in reason was sent, or was correct", slices.Concat(admin, []string{"country"})},
-		{ContactVerified, "the owner has proven the phone or email in reason, or used the first code or link there", slices.Concat(attempt, []string{"reason"})},
+		{ContactCodeSent, "a code for a new `phone` or `email`, which reason names, was sent, or was correct", slices.Concat(admin, []string{"country", "gateway"})},
+		{ContactCodeUsed, "a code for a new `phone` or `email`, which reason names, was sent, or was correct", slices.Concat(admin, []string{"country"})},
+		{ContactVerified, "the owner has proven the `phone` or `email`, which reason names, or used the first code or link there", slices.Concat(attempt, []string{"reason"})},
 		{AccountPasswordBreached, "a correct password is in the `breached` list", attempt},
-		{AccountDeviceDistrusted, "a known device has sent `lock_after` wrong passwords, and is unknown from now on", attempt},
-		{AccountDevicesForgotten, "known devices were removed, or the one in reason", admin},
+		{AccountDeviceDistrusted, "a known device has sent `lock_after` wrong passwords, and is unknown from now on; reason is its id", slices.Concat(attempt, []string{"reason"})},
+		{AccountDevicesForgotten, "known devices were removed, or the one in reason, but not by a change that revokes sessions", admin},
 		{AccountsExported, "an export with hashes began; reason is `secrets` if it includes those of authenticator apps", []string{"company", "address", "actor", "reason"}},
 		{CompanyErased, "accounts of the company were erased, or moved to the code in reason; several events if that takes long", []string{"company", "address", "actor"}},
 		{CompanyRenamed, "accounts of the company were erased, or moved to the code in reason; several events if that takes long", []string{"company", "address", "actor", "reason"}},

@@ -73,8 +73,12 @@ func (c *Call) SecondFactorDue(ctx context.Context, a record.Account) (bool, err
 	}
 	// The device may have been removed while the password was compared.
 	_, err := c.m.Accounts.Device(ctx, c.Company.Code, a.ID, d.Hash)
-	if err == nil || errors.Is(err, record.ErrNotFound) {
-		return err != nil, nil
+	switch {
+	case err == nil:
+		c.With = d.ID
+		return false, nil
+	case errors.Is(err, record.ErrNotFound):
+		return true, nil
 	}
 	return true, wire.Unavailable("looking up the device again", err)
 }
@@ -107,7 +111,7 @@ func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record
 		c.m.Warn("a device could not be remembered", "company", c.Company.Code, "error", err)
 		return ""
 	}
-	c.Events = append(c.Events, record.Event{Name: record.AccountDeviceRemembered})
+	c.Events = append(c.Events, record.Event{Name: record.AccountDeviceRemembered, Reason: d.ID})
 	return token
 }
 

@@ -103,8 +103,12 @@ type Event struct {
 	Actor string `json:"actor,omitempty"`
 	// The result: `success`, `canceled` (the client hung up) or the error_code.
 	Result string `json:"result,omitempty"`
-	// The reason, if the result does not say it.
+	// The reason, if the result does not say it. Of a step that succeeded, the ID of the passkey,
+	// the OAuth provider, or the known device that spared a code.
 	Reason string `json:"reason,omitempty"`
+	// What the user gave in a step that succeeded: `pwd`, `sms`, `otp`, `backup`, `oauth`,
+	// `passkey`, or one of a later version.
+	Factor string `json:"factor,omitempty"`
 	// Of the answer that refused the request. Of refusals in a row it is the newest's.
 	Ref string `json:"ref,omitempty"`
 	// The company. Only in the answer that finds a `ref`.
@@ -254,7 +258,7 @@ type Device struct {
 
 // DeviceOf returns a device of the company as the API shows it.
 func DeviceOf(company *tenant.Company, d record.Device) Device {
-	skips := company.Devices.SkipSecondFactor && time.Now().Before(d.FactorUntil)
+	skips := company.Devices.SkipSecondFactor && time.Now().Before(d.FactorUntil) && !company.Limits.ForgetsDevice(d.Failures)
 	return Device{d.ID, d.Created.UTC(), d.Expires.UTC(), d.Address, d.UserAgent, skips}
 }
 
