@@ -256,6 +256,35 @@ func TestAFailedCodeLeavesTheBackupCodes(t *testing.T) {
 	}
 }
 
+// The code that a user holds stays valid if the gateway fails to send another one. A new one
+// takes its place.
+func TestAFailedRenewalLeavesTheCode(t *testing.T) {
+	for route, begin := range map[string]func(b *harness) (token, code string){
+		"auth/renewotp": func(b *harness) (token, code string) {
+			return b.walk("auth/login", "auth/checkpassword").SessionToken, b.sms.last(b.t).Code
+		},
+		"auth/recovery/renewotp": func(b *harness) (token, code string) {
+			token = b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "tea"}).SessionToken
+			return token, b.sms.last(b.t).Code
+		},
+	} {
+		b := newHarness(t)
+		b.update(true, func(a *record.Account) { a.SecondFactor = true })
+		check := strings.Replace(route, "renewotp", "checkotp", 1)
+		token, first := begin(b)
+		b.must(route, token, nil)
+		second := b.sms.last(t).Code
+		b.sms.broken = errDown
+		b.wrong(wire.ErrUnavailable, route, token, nil)
+		b.must(check, token, object{"otp": second})
+
+		b.sms.broken = nil
+		token, first = begin(b)
+		b.must(route, token, nil)
+		b.wrong(wire.ErrOTPInvalid, check, token, object{"otp": first})
+	}
+}
+
 func TestExactlyOneOfOTPAndBackupCode(t *testing.T) {
 	b := harnessWithCodes(t)
 	token, otp := b.awaiting()

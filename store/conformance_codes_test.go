@@ -61,14 +61,13 @@ var backupCodeCases = []accountsCase{
 var codeCases = []sessionsCase{
 	{
 		name:    "codes",
-		promise: "OpenCode removes the code and returns the number with which SetCode may store a new one. SpendCode removes the code and returns the session with it.",
+		promise: "OpenCode returns the number with which SetCode may replace the code, and leaves the code as it is. SpendCode removes the code and returns the session with it.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			sent := newCode("first")
 			s.Code = &sent
 			must(t, one.Create(bg, t0, s))
 			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, record.CheckOTP))
-			s.Code = nil
 			wantSession(t, one, s)
 			code := newCode("second")
 			must(t, one.SetCode(bg, s.Hash, number, code))

@@ -403,8 +403,8 @@ type SessionWriter interface {
 
 // SessionCodes keeps the one-time codes of sessions.
 type SessionCodes interface {
-	// OpenCode removes the code of a session in state. It returns a number with
-	// which SetCode may set a new one; each call returns a higher number. OpenCode
+	// OpenCode returns a number with which SetCode may replace the code of a session in
+	// state, which stays until then. Each call returns a higher number. OpenCode
 	// returns ErrConflict unless the session exists, is in that state and has not
 	// expired.
 	OpenCode(ctx context.Context, now time.Time, hash TokenHash, state State) (int64, error)

@@ -234,8 +234,8 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 	return Step{Account: a, By: record.ByBackupCode, backupCode: match}, err
 }
 
-// RenewCode replaces the code of the call's session. The old code becomes invalid before
-// the new one is sent. The token and its expiry do not change. Of concurrent renewals,
+// RenewCode replaces the code of the call's session. If the gateway fails, the code before
+// stays valid. The token and its expiry do not change. Of concurrent renewals,
 // the code of the last one counts.
 func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	a, err := c.codeAccount(ctx)
@@ -265,12 +265,12 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	return a, c.replaceCode(ctx, same, code)
 }
 
-// replaceCode ends the code of the call's session, and sends a new one.
+// replaceCode sends a new code for the call's session, which takes the place of the one before.
 func (c *Call) replaceCode(ctx context.Context, st Step, code newCode) error {
 	ctx = context.WithoutCancel(ctx) // a code that was sent must work even if the client hangs up
 	number, err := c.m.Sessions.OpenCode(ctx, c.Now, c.session.Hash, c.session.State)
 	if err != nil {
-		return wire.Gone("ending the code before", err)
+		return wire.Gone("renewing the code", err)
 	}
 	return c.Tells.replaceCode(ctx, st, number, code)
 }

@@ -387,7 +387,6 @@ func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.Token
 		if err != nil {
 			return 0, err
 		}
-		found.Code = nil
 		found.opened++
 		s.sessions[hash] = found
 		return found.opened, nil

@@ -231,7 +231,7 @@ func (s sessions) List(ctx context.Context, now time.Time, company string, accou
 }
 
 const openCode = `
-	UPDATE sessions SET code_number = code_number + 1, code_hash = NULL, code_phone = ''
+	UPDATE sessions SET code_number = code_number + 1
 	WHERE hash = ? AND state = ? AND expires > ? AND` + notEnded + ` RETURNING code_number`
 
 func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {

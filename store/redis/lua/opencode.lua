@@ -4,6 +4,4 @@ local found, state, expires = find(KEYS[1], 's', 'x')
 if not found or state ~= ARGV[2] or tonumber(expires) <= tonumber(ARGV[1]) then
 	return {0}
 end
-local number = redis.call('HINCRBY', KEYS[1], 'r', 1)
-redis.call('HDEL', KEYS[1], 'k', 'p', 't')
-return {1, number}
+return {1, redis.call('HINCRBY', KEYS[1], 'r', 1)}
