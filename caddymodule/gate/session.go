@@ -3,6 +3,7 @@ package gate
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
@@ -55,6 +56,9 @@ func (h *Handler) cookieMethods(target) string {
 // moveToCookie moves a session into a cookie. It revokes the session of the cookie that the
 // browser had before.
 func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request) (flows.Reply, error) {
+	if slices.Contains(r.Header["Sec-Fetch-Site"], "cross-site") {
+		return flows.Reply{}, errForeignPage
+	}
 	var wants sessionRequest
 	reply, err := service.ExchangeToken(r.Context(), request, &wants)
 	if err != nil {
@@ -92,6 +96,14 @@ func (h *Handler) endCookie(w http.ResponseWriter, r *http.Request, service *flo
 		h.clearCookie(w)
 	}
 	return err
+}
+
+// errForeignPage refuses a token that would be lost, since browsers keep no cookie with
+// SameSite that a page of another site asks for (RFC 6265bis, section 5.7).
+var errForeignPage = &wire.Refusal{
+	Err:     wire.ErrHeaderInvalid,
+	Reason:  wire.CrossSite,
+	Message: "A page of another site gets no cookie, so keep the token, and send it in Authorization.",
 }
 
 // errForeignLogout is errCrossSite where cors does not help (contract, section 12).

@@ -364,11 +364,16 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 func aCookiesFormerSessionEnds(t *testing.T, s *site) {
 	get := func(cookie string) answer { return s.ask("GET", "/acme/v2/session", sessionKey+cookie) }
 	former, other := s.moved("alice@example.com"), s.moved("frank")
-	s.session("POST", "acme", sessionKey+bearer(s.login("alice@example.com"))+former+"Sec-Fetch-Site: cross-site\r\n")
+	token := s.login("alice@example.com") // which would be lost, since browsers keep no cookie here
+	refused, set := s.session("POST", "acme", sessionKey+bearer(token)+former+"Sec-Fetch-Site: cross-site\r\n")
+	if refused.want(wire.ErrHeaderInvalid).wantReason(string(wire.CrossSite)); set != nil {
+		t.Errorf("got the cookie %v", set)
+	}
+	s.get("/x", token).wantStatus(200)
 	get(former).wantState(record.Authorized)
 	s.session("POST", "acme", sessionKey+bearer("mgs_wrong")+former+"Sec-Fetch-Site: same-origin\r\n")
 	get(former).wantState(record.Authorized)
-	_, set := s.session("POST", "acme", sessionKey+bearer(s.login("alice@example.com"))+former+"Sec-Fetch-Site: same-origin\r\n")
+	_, set = s.session("POST", "acme", sessionKey+bearer(s.login("alice@example.com"))+former+"Sec-Fetch-Site: same-origin\r\n")
 	if set == nil {
 		t.Fatal("no cookie was set")
 	}

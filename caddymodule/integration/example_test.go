@@ -239,6 +239,21 @@ func TestExamplesOfDocs(t *testing.T) {
 		s.get("/orders", "").want(wire.ErrHeaderMissing)
 		s.get("/health", "").wantStatus(http.StatusOK)
 	})
+	t.Run("own-login-page", func(t *testing.T) {
+		t.Parallel()
+		s := startFrom(t, "own-login-page")
+		for accept, want := range map[string]int{"text/html,*/*": http.StatusSeeOther, "application/json": http.StatusUnauthorized} {
+			r := s.getRequest("/orders?of=a&b", "")
+			r.Header.Set("Accept", accept)
+			a := s.do(r).wantStatus(want)
+			if want == http.StatusSeeOther {
+				a.wantHeader("Location", "/log-in?return_to=%2Forders%3Fof%3Da%26b").wantHeader("Cache-Control", "no-store")
+			}
+		}
+		s.get("/log-in", "").wantStatus(http.StatusOK)
+		a := s.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": password})
+		s.get("/orders", a.wantState(record.Authorized).token()).wantStatus(http.StatusOK)
+	})
 	t.Run("mobile-app", func(t *testing.T) {
 		t.Parallel()
 		s := startFrom(t, "mobile-app")

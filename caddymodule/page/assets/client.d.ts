@@ -102,7 +102,7 @@ export interface Client {
    * Continues the login that `authorize` began. Call it with the address that the provider
    * sent the browser back to. For other addresses it returns null. Remove code and state
    * from the address (`history.replaceState`) before the page loads anything else. The
-   * client sends a code only once.
+   * client sends a code only once. A call while another is under way returns the same.
    */
   finishOAuth(location: string | URL | { href: string }): Promise<AcceptDisclaimers | Authorized | null>;
   /**
@@ -245,7 +245,7 @@ export interface CheckPassword extends Halfway {
 
 export interface CheckOTP extends Halfway {
   state: 'checkotp';
-  /** The masked phone that the code was sent to. If null, no code was sent: ask for a code of the authenticator app or a backup code. */
+  /** The masked phone that the code was sent to. If null, no code was sent: ask for a backup code or, if `secondFactors` has `otp`, a code of the authenticator app. */
   phone: string | null;
   /**
    * The second factors that the account has. Offer no others. Null if the login began

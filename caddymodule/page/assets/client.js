@@ -22,6 +22,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   let busy = false;
   let refused = null; // a token
   let moving; // to the cookie
+  let returned; // React's effects run twice
   let turn = Promise.resolve();
   const unanswered = {}; // the keys of requests
 
@@ -33,7 +34,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     },
     logout: () => logout({ state: 'start' }),
     stepUp: (options) => inTurn(() => stepUp(options)),
-    finishOAuth,
+    finishOAuth: (location) => returned ??= finishOAuth(location).finally(() => { returned = null; }),
     askPasskey,
     config: () => ask('GET', 'client.json'),
     solveCaptcha,
@@ -172,7 +173,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         if (read().token !== from.token) throw new MnemogateError('superseded', 'another tab was first', { step: await look() });
         const device = { device_token: valueOf(deviceToken), remember_device: valueOf(rememberDevice) }; // routes may ignore them
         const answer = await ask('POST', route, { token: bare ? undefined : from.token, body: { ...device, ...body } });
-        const next = { state: end, loginId, ...stay, ...answer }; // which may have the phone as it was read, or an email
+        const next = { state: end, loginId, ...stay, ...answer };
         if (answer.sessionToken) Object.assign(next, { state: answer.sessionState, token: answer.sessionToken });
         if (next.token) keep(next.token, next.loginId);
         else forget(from.token);
@@ -467,7 +468,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (begun.state !== said.get('state')) {
       throw new MnemogateError('oauth.state', 'this login was not begun here, or is over', { step: await inTurn(look) });
     }
-    tab.removeItem(`${name} oauth`); // a code is sent only once
+    tab.removeItem(`${name} oauth`);
     const from = { state: 'start', token: read().token };
     const iss = said.get('iss'); // RFC 9207, section 2.4
     if (begun.issuer && iss !== begun.issuer && (iss !== null || code && begun.issRequired)) {
