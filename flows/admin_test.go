@@ -222,7 +222,7 @@ func TestAnAdminsChangesAreEvents(t *testing.T) {
 	do(ad.Create(t.Context(), named("zed", "")))
 	want := []string{
 		"mnemogate.account.created " + code + " zed 192.0.2.7:1 admin",
-		"mnemogate.account.changed " + code + " zed 192.0.2.7:1 role, password",
+		"mnemogate.account.changed " + code + " zed 192.0.2.7:1 role (boss), password",
 		"mnemogate.account.unlocked " + code + " zed 192.0.2.7:1",
 		"mnemogate.account.backup_codes " + code + " zed 192.0.2.7:1",
 		"mnemogate.account.deleted " + code + " zed 192.0.2.7:1",

@@ -70,7 +70,7 @@ func TestHistoryOfAnAccount(t *testing.T) {
 			switch name := strings.TrimPrefix(e["event"], "mnemogate."); {
 			case strings.HasPrefix(name, "check") && (e["user_agent"] != "Go-http-client/1.1" || e["address"] != "127.0.0.1"):
 				t.Errorf("%v does not tell who it was", e)
-			case name == "account.changed" && (e["actor"] != record.ActorAdmin || e["reason"] != "role" || e["address"] != ""):
+			case name == "account.changed" && (e["actor"] != record.ActorAdmin || e["reason"] != "role (tester)" || e["address"] != ""):
 				t.Errorf("%v does not tell what, and by whom", e)
 			case name == "checkcredentials.success" && (e["session_id"] == "" || e["session_state"] != "authorized"):
 				t.Errorf("%v does not tell what began", e)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -160,7 +161,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
 	defer func() {
 		if len(changes.Fields) > 0 {
-			changes.Reason = strings.Join(changes.Fields, ", ")
+			changes.Reason = toldChanges(changes.Fields, before, stored)
 			for _, e := range ad.withProven(*changes, ch, stored) {
 				ad.emit(ctx, e)
 			}
@@ -293,6 +294,31 @@ func (ad *Admin) changes(before, after record.Account) record.Event {
 		e.Previous = before.Mnemocode
 	}
 	return e
+}
+
+// toldChanges returns the changed fields with the new values of those that name nobody, so
+// that a change can be told from one that takes it back.
+func toldChanges(fields []string, before, after record.Account) string {
+	told := slices.Clone(fields)
+	for i, field := range told {
+		value := ""
+		switch field {
+		case "status":
+			value = string(after.Status)
+		case "role":
+			value = cmp.Or(after.Role, "none")
+		case "second_factor", "must_set_password":
+			value = map[bool]string{true: "on", false: "off"}[*record.FieldNamed(field).Flag(&after)]
+		case "totp":
+			value = map[bool]string{true: "set", false: "removed"}[after.TOTP != ""]
+		case "oauth_identities":
+			value = fmt.Sprint(len(before.Identities), " to ", len(after.Identities))
+		}
+		if value != "" {
+			told[i] += " (" + value + ")"
+		}
+	}
+	return strings.Join(told, ", ")
 }
 
 // apply makes a change, except for its plain secrets. It refuses one whose result would be

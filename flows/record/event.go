@@ -243,7 +243,7 @@ func eventKinds() []EventKind {
 			[]string{"company", "mnemocode", "session", "state", "address", "user_agent", "actor", "route", "result", "reason", "ref"}},
 		{IdentityBound, "`link_verified_email` linked a user of the provider in reason", slices.Concat(client, []string{"route", "reason", "ref"})},
 		{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
-		{AccountChanged, "an account was changed; reason lists the fields", slices.Concat(admin, []string{"previous_mnemocode"})},
+		{AccountChanged, "an account was changed; reason lists the fields, with the values of those that name nobody, as in `role (admin)`", slices.Concat(admin, []string{"previous_mnemocode"})},
 		{AccountDeleted, named, admin},
 		{AccountUnlocked, named, admin},
 		{AccountBackupCodes, named, admin},
