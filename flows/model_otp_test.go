@@ -84,9 +84,10 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	for _, b := range budgets {
 		b.count.add(m.now, b.rate)
 	}
-	// This replaces the previous code. Until the digits are set, no input matches: a
+	// This replaces the previous code, unless the gateway fails. Until the digits are set, no input matches: a
 	// decoy has no digits, and a hardened recovery that could not send the code must
 	// not show it.
+	before := s.code
 	s.code = &modelCode{expires: m.now.Add(time.Duration(c.company.OTP.TTL))}
 	if hidden && a != nil && fixed == "" {
 		if a.codes.full(m.now, l.WrongCodes) {
@@ -131,7 +132,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 			m.codeless(c, a, sent)
 			return sent
 		case c.broken:
-			s.code = nil
+			s.code = before
 			panic(modelRefusal{Code: "service.unavailable", Sent: sent})
 		}
 	}
