@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/mnemogate/mnemogate/caddymodule/gate"
 )
 
 // Contract, section 7: only this module sets or removes the identity headers. These
@@ -118,7 +120,10 @@ type identity struct {
 	forged                 []string // what clients send, unless it is the two headers
 }
 
-var profileHeaders = []string{"X-Profile-Auth-Methods", "X-Profile-Auth-Time", "X-Profile-Email", "X-Profile-Phone", "X-Profile-Role", "X-Profile-Session", "X-Profile-Token", "X-Profile-Actor"}
+// profileHeaders are those of the option forward, and that of an actor.
+var profileHeaders = slices.DeleteFunc(new(gate.Handler).IdentityHeaders(), func(name string) bool {
+	return !strings.HasPrefix(name, "X-Profile-") || name == "X-Profile-Mnemocode"
+})
 
 // guardedHeaders never reach the backend from a client, whatever the names of the
 // identity headers.

@@ -72,9 +72,17 @@ func TestPagesLinkToWhatIsThere(t *testing.T) {
 	}
 }
 
-// docs/configuration.md and the complete Caddyfile have a line for each option of a block,
-// the page with the default.
+// docs/configuration.md and the complete Caddyfile have a line for each option of a company,
+// the page with the default of those in a block.
 func TestPagesShowEachOption(t *testing.T) {
+	for syntax := range new(policy.Policy).Parsers() {
+		name, _, _ := strings.Cut(syntax, " ")
+		for _, file := range []string{"../../docs/configuration.md", "testdata/complete.caddyfiletest"} {
+			if !regexp.MustCompile(`(?m)^\t\t+` + name + `\b`).Match(get(os.ReadFile(file))(t)) {
+				t.Errorf("%s lacks %s", file, name)
+			}
+		}
+	}
 	d := tenant.DefaultPolicy()
 	defaults := &policy.Policy{Session: d.Session, OTP: d.OTP, Password: policy.Passwords{Passwords: d.Password}, Recovery: d.Recovery, Limits: d.Limits, IssuedTokens: &tenant.DefaultIssuedTokens}
 	for _, o := range policy.Options {
