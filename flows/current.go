@@ -3,7 +3,6 @@ package flows
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -73,13 +72,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 		}
 		reply.CaptchaRequired = c.Company.CaptchaDue(counts.Now[record.WrongPasswords])
 		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
-	case record.CheckOTP:
-		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
-		if !found.NoCode {
-			reply.UserPhone = record.MaskPhone(a.Phone)
-			reply.SecondFactors = slices.DeleteFunc(reply.SecondFactors, func(f record.AuthMethods) bool { return f == record.ByApp }) // the code that was sent takes its place
-		}
-	case record.AcceptDisclaimers, record.SetPassword: // the latter as after a passkey
+	case record.CheckOTP, record.AcceptDisclaimers, record.SetPassword: // the last as after a passkey
 		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
 	case record.RecoveryOTP:
 		reply.UserPhone = found.Profile.Value(record.ProfilePhone) // masked, so there is nothing to unescape

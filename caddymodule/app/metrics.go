@@ -250,7 +250,7 @@ func countEvent(e record.Event) {
 // countSent implements session.Config.Sent.
 func countSent(m message.Message, gateway string, err error) {
 	channel, country := "mail", ""
-	if !strings.Contains(m.To, "@") {
+	if !message.ByMail(m.To) {
 		channel, country = "sms", tenant.CallingCode(m.To)
 	}
 	messages.WithLabelValues(m.Company, channel, m.Type, orFailed("accepted", err), country, gateway).Inc()

@@ -316,5 +316,5 @@ func (s *Self) CanRemoveContact(contact record.Contact) bool {
 // to log in that does not run out, and one to recover, which ends in a login with a password.
 func (ad *Admin) canSpare(a record.Account) bool {
 	hasCode := a.TOTP != "" || ad.Company.SendsCodesTo(a.Phone) || !ad.Company.NeedsSecondFactor(a)
-	return a.HasLoginID() && ad.Company.CanRecover(a) && hasCode && (ad.needsNoPasskey(a) || a.Passkeys > 0 && ad.Company.Passkeys != nil)
+	return a.HasLoginID() && ad.Company.CanRecover(a) && hasCode && (ad.needsNoPasskey(a) || ad.Company.CanGive(a, record.ByPasskey))
 }

@@ -124,6 +124,9 @@ type Message struct {
 	Support   string    // where users get help; empty if unknown
 }
 
+// ByMail reports whether messages to a recipient are mails. Others are SMS.
+func ByMail(to string) bool { return strings.Contains(to, "@") }
+
 // Trial is the type of a message or event with which an operator tests a gateway or
 // receiver. It belongs to no account.
 const Trial = "test"

@@ -367,7 +367,7 @@ func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 		known := []string{data.Time, data.Device, data.Address}
 		data.Details = strings.Join(slices.DeleteFunc(known, func(s string) bool { return s == "" }), ", ")
 	}
-	mail := strings.Contains(m.To, "@")
+	mail := ByMail(m.To)
 	name := textName(m.Type, mail)
 	tmpl, lang := t.find(name, locales)
 	if tmpl == nil {

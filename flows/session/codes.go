@@ -25,9 +25,6 @@ type newCode struct {
 // the latest. Decoys and phones with a fixed code get no SMS.
 func (c *Call) newCode(st Step, token string, expires time.Time) (newCode, error) {
 	a := st.Account
-	if due, err := c.codeDue(st); !due {
-		return newCode{}, err
-	}
 	digits, fixed := c.Company.FixedCode(a.Phone)
 	if !fixed {
 		digits = tokens.NewDigits(c.Company.OTP.Length)
@@ -42,7 +39,7 @@ func (c *Call) newCode(st Step, token string, expires time.Time) (newCode, error
 		return newCode{stored: code, counters: counters}, err
 	}
 	m := message.Message{Type: codeTypes[st.State], To: a.Phone, Code: digits, Origin: c.Company.SMSOrigin, Expires: expires}
-	send := func(ctx context.Context) error { return c.m.send(ctx, c.Company, c.Company.SMS, a, m) }
+	send := func(ctx context.Context) error { return c.m.send(ctx, c.Company, a, m) }
 	return newCode{code, counters, send}, nil
 }
 
@@ -58,28 +55,29 @@ func (c *Call) CheckCode(ctx context.Context, a record.Account) error {
 	if a.BackupCodes > 0 { // they do without an SMS
 		return nil
 	}
-	code, err := c.newCode(Step{Account: a, State: record.CheckOTP, byApp: a.HasApp()}, "", c.Now)
+	expects, err := c.expects(a)
+	if expects != record.BySMS {
+		return err
+	}
+	code, err := c.newCode(Step{Account: a, State: record.CheckOTP}, "", c.Now)
 	if err != nil {
 		return err
 	}
 	return c.Charge(ctx, record.CheckOnly(code.counters...)...)
 }
 
-// codeDue reports whether a step needs a code by SMS. It needs none if the account's app
-// shows it, or if only a backup code can be sent. It fails if there is none of these.
-func (c *Call) codeDue(st Step) (bool, error) {
-	a := st.Account
+// expects returns what the owner of an account is to enter first in checkotp: the code of the
+// app, or of an SMS, or else a backup code.
+func (c *Call) expects(a record.Account) (record.AuthMethods, error) {
 	switch {
-	case a.ID == 0:
-		return true, nil // as for the account that the decoy stands for
-	case st.byApp:
-		return false, nil
-	case (a.Phone == "" || st.codeless) && a.BackupCodes > 0:
-		return false, nil
-	case a.Phone == "" || st.codeless, st.State == record.CheckOTP && !c.Company.DeliversTo(a.Phone): // waiting does not help
-		return false, ErrNoSecondFactor
+	case a.HasApp():
+		return record.ByApp, nil
+	case a.ID == 0 || c.Company.DeliversTo(a.Phone): // a decoy does as the account that it stands for
+		return record.BySMS, nil
+	case a.BackupCodes > 0:
+		return record.ByBackupCode, nil
 	}
-	return true, nil
+	return "", ErrNoSecondFactor // waiting does not help
 }
 
 // ErrNoSecondFactor means that the next step needs a code, but the account has neither
@@ -246,15 +244,12 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	if c.session.State == record.RecoveryOTP {
 		noPhone = wire.Invalid("No code can be sent to this account. Begin the recovery again, by another method.")
 	}
-	if a.Phone == "" && a.ID != 0 {
+	if a.ID != 0 && (a.Phone == "" || c.session.State == record.CheckOTP && !c.Company.DeliversTo(a.Phone)) {
 		return record.Account{}, noPhone
 	}
 	renewals := c.Counter("limit.renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
 	same := Step{Account: a, LoginIDHash: c.session.LoginID, State: c.session.State}
 	code, err := c.newCode(same, c.token, c.session.Expires)
-	if errors.Is(err, ErrNoSecondFactor) {
-		err = noPhone
-	}
 	if err != nil {
 		return record.Account{}, err
 	}

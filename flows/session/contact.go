@@ -23,11 +23,11 @@ const mailedDigits = 8
 // budgets and the language.
 func (c *Call) SendContact(ctx context.Context, owner string, contact record.Contact, value string, a record.Account) (token string, expiresIn int, err error) {
 	m := message.Message{Type: message.ContactCode, To: value, Code: tokens.NewDigits(mailedDigits), Expires: c.Now.Add(time.Duration(c.Company.OTP.TTL))}
-	sender, fixed := c.Company.Mail, false
+	fixed := false
 	var budgets []record.Counter
 	switch {
 	case contact.Name == record.Phone.Name:
-		sender, m.Origin = c.Company.SMS, c.Company.SMSOrigin
+		m.Origin = c.Company.SMSOrigin
 		if m.Code, fixed = c.Company.FixedCode(value); fixed {
 			break
 		}
@@ -46,7 +46,7 @@ func (c *Call) SendContact(ctx context.Context, owner string, contact record.Con
 		return "", 0, err
 	}
 	if !fixed {
-		err = c.handOver(ctx, "sending the code", budgets, func(ctx context.Context) error { return c.m.send(ctx, c.Company, sender, a, m) })
+		err = c.handOver(ctx, "sending the code", budgets, func(ctx context.Context) error { return c.m.send(ctx, c.Company, a, m) })
 	}
 	sent := tokens.Contact{ID: tokens.NewID(), Name: contact.Name, Value: value, Code: m.Code, Expires: m.Expires}
 	return c.Keys.SealContact(owner, sent), c.SecondsUntil(m.Expires), err

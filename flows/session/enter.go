@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -32,9 +33,8 @@ type Step struct {
 	// Counters are charged or checked in the same step that stores the session.
 	Counters []record.Counter
 
-	codeless   bool   // no code is sent
-	byApp      bool   // no code is sent, because the account's app shows it
-	backupCode string // the hash of the one that the step uses up; empty for none
+	expects    record.AuthMethods // in CheckOTP: what the user is to enter first; only for BySMS a code is sent
+	backupCode string             // the hash of the one that the step uses up; empty for none
 }
 
 // maxPending is how many sessions of an account may wait in one state. Budgets limit
@@ -226,13 +226,14 @@ func (c *Call) enter(ctx context.Context, st Step) (Reply, error) {
 		st.Counters = append(st.Counters, c.listed(next.ID))
 	}
 	var code newCode
-	if st.State == record.CheckOTP || st.State == record.RecoveryOTP {
+	if st.State == record.RecoveryOTP || st.expects == record.BySMS {
 		var err error
 		if code, err = c.newCode(st, token, next.Expires); err != nil {
 			return Reply{}, c.AddressFirst(ctx, err)
 		}
-		next.Code, next.NoCode = code.stored, code.stored == nil
+		next.Code = code.stored
 	}
+	next.NoCode = st.State == record.CheckOTP && next.Code == nil
 	if err := c.storeAndSend(ctx, next, st, code); err != nil {
 		return Reply{}, err
 	}
@@ -250,9 +251,10 @@ func (c *Call) Describe(a record.Account, next record.Session, token string) Rep
 	reply := Reply{SessionToken: token, SessionState: next.State, ExpiresIn: new(c.SecondsUntil(next.Expires))}
 	switch next.State {
 	case record.CheckOTP:
-		reply.SecondFactors = c.SecondFactors(a)
-		if next.Code != nil {
+		reply.SecondFactors = SecondFactors(c.Company, a)
+		if !next.NoCode {
 			reply.UserPhone = record.MaskPhone(a.Phone)
+			reply.SecondFactors = slices.DeleteFunc(reply.SecondFactors, func(f record.AuthMethods) bool { return f == record.ByApp }) // the code that was sent takes its place
 		}
 	case record.SetPassword, record.RecoveryPassword:
 		reply.PasswordQuality = c.Company.Quality(a)
@@ -328,18 +330,14 @@ func (c *Call) complete(ctx context.Context, st Step) error {
 
 // SecondFactors returns the second factors that the account's owner can use. It returns
 // none for an account without a password, because strangers can begin its logins.
-func (c *Call) SecondFactors(a record.Account) (factors []record.AuthMethods) {
+func SecondFactors(company *tenant.Company, a record.Account) (factors []record.AuthMethods) {
 	if a.PasswordHash == "" {
 		return nil
 	}
-	if a.HasApp() {
-		factors = append(factors, record.ByApp)
-	}
-	if c.Company.SendsCodesTo(a.Phone) {
-		factors = append(factors, record.BySMS)
-	}
-	if a.BackupCodes > 0 {
-		factors = append(factors, record.ByBackupCode)
+	for _, factor := range []record.AuthMethods{record.ByApp, record.BySMS, record.ByBackupCode} {
+		if company.CanGive(a, factor) {
+			factors = append(factors, factor)
+		}
 	}
 	return factors
 }
@@ -363,13 +361,15 @@ var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 // enterCheckOTP takes the step to checkotp. If no SMS may be sent, an account with backup codes
 // still gets its session (contract, section 4, Second factor), also if the gateway fails.
 func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Reply, error) {
-	st.byApp = st.Account.HasApp()
-	spare := st.Account.BackupCodes > 0 && st.Account.Phone != "" && !st.byApp
-	if spare && !c.Company.DeliversTo(st.Account.Phone) {
+	var err error
+	if st.expects, err = c.expects(st.Account); err != nil {
+		return Reply{}, c.AddressFirst(ctx, err)
+	}
+	if st.expects == record.ByBackupCode {
 		return c.enterCodeless(ctx, st)
 	}
 	reply, err := c.enter(ctx, st)
-	if spare && IsUnsent(err) {
+	if st.expects == record.BySMS && st.Account.BackupCodes > 0 && IsUnsent(err) {
 		c.m.WarnUnanswered(ctx, err, "company", c.Company.Code)
 		return c.enterCodeless(ctx, st)
 	}
@@ -377,7 +377,7 @@ func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Reply, error) {
 }
 
 func (c *Call) enterCodeless(ctx context.Context, st Step) (Reply, error) {
-	st.codeless = true
+	st.expects = record.ByBackupCode
 	if st.Account.PasswordHash == "" {
 		of := strconv.FormatInt(st.Account.ID, 10) + "/codeless"
 		st.Counters = append(st.Counters, c.Counter("limit.sms_account", of, codelessLogins))

@@ -114,7 +114,7 @@ func (c hardened) MailLink(ctx context.Context, a record.Account, loginIDHash st
 		if err := c.store(ctx, link); err != nil {
 			return err
 		}
-		err = panics.Contain(func() error { return c.m.send(ctx, c.Company, c.Company.Mail, a, message) })
+		err = panics.Contain(func() error { return c.m.send(ctx, c.Company, a, message) })
 		if err != nil {
 			c.abandon(ctx, link.Hash)
 		}

@@ -55,14 +55,14 @@ func CheckOwner(company *tenant.Company, a record.Account) error {
 	if err := tenant.CheckStatus(a); err != nil {
 		return err
 	}
-	if company.LogsInAtProvider(a) || a.Passkeys > 0 && company.Passkeys != nil {
+	if company.LogsInAtProvider(a) || company.CanGive(a, record.ByPasskey) {
 		return nil
 	}
-	code := company.SendsCodesTo(a.Phone) || a.HasApp() || a.BackupCodes > 0
 	switch byCode := a.LogsInByCode(); {
 	case !a.HasLoginID():
 		return wire.ErrUserRestricted
-	case byCode && (a.Phone == "" || !code), !byCode && company.NeedsSecondFactor(a) && !code:
+	case byCode && (a.Phone == "" || !company.CanGive(a, record.BySMS) && a.BackupCodes == 0),
+		!byCode && company.NeedsSecondFactor(a) && len(SecondFactors(company, a)) == 0:
 		return ErrNoSecondFactor
 	case !byCode && !company.HasPassword(a):
 		return wire.ErrUserRestricted

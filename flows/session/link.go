@@ -21,7 +21,7 @@ func (c *Call) MailLink(ctx context.Context, a record.Account, mail string, coun
 	link, message := c.newLink(a, mail)
 	ctx = context.WithoutCancel(ctx) // a mailed link must work even if the client hangs up
 	err := c.handOver(ctx, "mailing the link", budget, func(ctx context.Context) error {
-		return c.m.send(ctx, c.Company, c.Company.Mail, a, message)
+		return c.m.send(ctx, c.Company, a, message)
 	})
 	if err != nil {
 		return err

@@ -71,13 +71,14 @@ func (m *Messenger) sendDelayed(ctx context.Context, company *tenant.Company, a 
 
 // send fills in the text of a message and passes it to the gateway. Nobody waits for a
 // notice, so a gateway that did not take it gets the same message again.
-func (m *Messenger) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, msg message.Message) error {
+func (m *Messenger) send(ctx context.Context, company *tenant.Company, a record.Account, msg message.Message) error {
+	sender := company.Sender(msg.To)
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
 	msg.ID, msg.Company, msg.Name, msg.Color, msg.Mnemocode = tokens.NewID(), company.Code, company.Name, company.MailColor, a.Mnemocode
 	msg.Locale, msg.Support = cmp.Or(a.Locale, company.Locale), company.Support
-	if strings.Contains(msg.To, "@") {
+	if message.ByMail(msg.To) {
 		msg.To = typed.Sendable(msg.To)
 	}
 	if err := company.Texts.Render(&msg, m.Now(), a.Locale, company.Locale); err != nil {
@@ -148,12 +149,11 @@ func (m *Messenger) present(company *tenant.Company, sender message.Sender, to s
 	if m.Running == nil {
 		return sender
 	}
-	if now := m.Running(company.Code); now != nil && strings.Contains(to, "@") {
-		return cmp.Or(now.Mail, sender)
-	} else if now != nil {
-		return cmp.Or(now.SMS, sender)
+	now := m.Running(company.Code)
+	if now == nil {
+		return sender
 	}
-	return sender
+	return cmp.Or(now.Sender(to), sender)
 }
 
 // The first and the longest pause, on average, before a notice is sent again.
@@ -188,18 +188,14 @@ var noticeMails = tenant.Rate{N: 20, Per: time.Hour}
 
 // notify sends a notice to one address or phone.
 func (m *Messenger) notify(ctx context.Context, company *tenant.Company, a record.Account, msg message.Message) {
-	sender, bySMS := company.Mail, !strings.Contains(msg.To, "@")
-	if bySMS {
-		sender = company.SMS
-	}
-	if sender == nil || bySMS && !company.SendsTo(msg.To) {
+	if company.Sender(msg.To) == nil || !message.ByMail(msg.To) && !company.SendsTo(msg.To) {
 		return
 	}
 	m.inBackground(ctx, company, a, msg.Type, func(ctx context.Context) error {
 		for more, wait := true, firstRetry; ; wait = min(2*wait, lastRetry) { // a store can be down, too
 			err := m.chargeNotice(ctx, company, a, &msg)
 			if err == nil {
-				return m.send(ctx, company, sender, a, msg)
+				return m.send(ctx, company, a, msg)
 			}
 			if errors.Is(err, errBudgetSpent) || !more || ctx.Err() != nil {
 				return err
@@ -220,7 +216,7 @@ func (m *Messenger) chargeNotice(ctx context.Context, company *tenant.Company, a
 	}
 	spent := record.Event{Company: company.Code, Account: a.ID, Mnemocode: a.Mnemocode}
 	ofLogin := msg.Type == message.NoticeNewDevice || msg.Type == message.NoticeSecondFactorFailed
-	if strings.Contains(msg.To, "@") {
+	if message.ByMail(msg.To) {
 		id := strconv.FormatInt(a.ID, 10)
 		counters := []record.Counter{at.Counter("limit.mails", id+"/all-notices", noticeMails)}
 		last := record.CheckOnly(counters...)

@@ -30,18 +30,12 @@ var stepUpOrders = map[string][]record.AuthMethods{
 }
 
 // StepUpFactors returns the factors with which the owner of an account can raise a session
-// that was given some, best first. For two factors, these are what it was not given yet.
+// that was given some, best first. For two factors, these are what it was not given yet. An app
+// counts also without a password, since no stranger begins a step-up.
 func StepUpFactors(company *tenant.Company, a record.Account, given record.AuthMethods, wanted string) (factors []record.AuthMethods) {
-	has := map[record.AuthMethods]bool{
-		record.ByPasskey:    a.Passkeys > 0 && company.Passkeys != nil,
-		record.ByApp:        a.TOTP != "", // also without a password: no stranger begins a step-up
-		record.BySMS:        company.SendsCodesTo(a.Phone),
-		record.ByBackupCode: a.BackupCodes > 0,
-		record.ByPassword:   company.HasPassword(a),
-	}
 	words := given.Words()
 	for _, factor := range stepUpOrders[wanted] {
-		if has[factor] && (wanted != ForMFA || !slices.Contains(words, string(factor))) {
+		if company.CanGive(a, factor) && (wanted != ForMFA || !slices.Contains(words, string(factor))) {
 			factors = append(factors, factor)
 		}
 	}

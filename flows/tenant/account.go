@@ -51,17 +51,27 @@ func (c *Company) HasPassword(a record.Account) bool {
 	return a.PasswordHash != "" && (a.PasswordHash != record.ExternalPassword || c.Migrate != nil)
 }
 
+// CanGive reports whether the owner of an account has a factor, if no budget is used up.
+func (c *Company) CanGive(a record.Account, factor record.AuthMethods) bool {
+	switch factor {
+	case record.ByPassword:
+		return c.HasPassword(a)
+	case record.BySMS:
+		return c.SendsCodesTo(a.Phone)
+	case record.ByApp:
+		return a.TOTP != ""
+	case record.ByBackupCode:
+		return a.BackupCodes > 0
+	case record.ByPasskey:
+		return a.Passkeys > 0 && c.Passkeys != nil
+	}
+	return false
+}
+
 // NeedsSecondFactor reports whether a login of the account needs a code after the
 // password.
 func (c *Company) NeedsSecondFactor(a record.Account) bool {
-	switch c.SecondFactor {
-	case SecondFactorRequired:
-		return true
-	case SecondFactorOff:
-		return false
-	default:
-		return a.SecondFactor
-	}
+	return c.SecondFactor == SecondFactorRequired || c.SecondFactor == SecondFactorPerAccount && a.SecondFactor
 }
 
 // PasswordDue reports whether a login of the account must set a new password.

@@ -87,6 +87,14 @@ const FormPost = "form_post"
 // DisplayName returns what people call the company.
 func (c *Company) DisplayName() string { return cmp.Or(c.Name, c.Code) }
 
+// Sender returns what sends messages to a phone or address; nil for none.
+func (c *Company) Sender(to string) message.Sender {
+	if message.ByMail(to) {
+		return c.Mail
+	}
+	return c.SMS
+}
+
 // Sends reports whether the company sends a type of notice.
 func (c *Company) Sends(notice string) bool {
 	return c.Notices == nil || slices.Contains(c.Notices, message.NoticeName(notice))
