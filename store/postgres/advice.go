@@ -41,7 +41,7 @@ const noSchema = "these are not the tables that this node started with, or it ca
 var steps = causes.Steps{
 	causes.Authority: "this machine does not trust the authority of its certificate: name that authority's certificate in the DSN, as sslrootcert=<file>",
 	causes.NoTLS:     "the server offers no TLS: set ssl = on with a certificate there, and keep the sslmode",
-	causes.Silent:    "check that it runs and how busy it is, that no firewall is between, and that the standby follows if synchronous_standby_names is set",
+	causes.Silent:    "check that it runs and how busy it is, that no transaction holds locks there (pg_blocking_pids), that no firewall is between, and that the standby follows if synchronous_standby_names is set",
 }
 
 // stepsByCode are by SQLSTATE and by a part of the message, the first that fits. PgBouncer

@@ -43,6 +43,7 @@ var stepsByAnswer = []struct{ prefix, step string }{
 	{"OOM ", "its memory is full, and it takes no writes: raise its maxmemory; nobody can log in until then"},
 	{"MISCONF ", "it takes no writes because its log or snapshot failed: see its log, free disk or memory (vm.overcommit_memory = 1) or, with appendonly yes, run CONFIG SET save ''; nobody can log in until then"},
 	{"READONLY ", "it is a replica and takes no writes: name its master, or use sentinel"},
+	{"BUSY ", "another program's script keeps it busy: end that with SCRIPT KILL there"},
 	{"NOREPLICAS ", "it has too few replicas for its min-replicas-to-write: see that they run and follow"},
 	{"LOADING ", "it is loading its data: wait"},
 	{"MASTERDOWN ", "it is a replica that does not reach its master: see that the master runs"},

@@ -269,6 +269,12 @@ func (r *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 }
 
 func faultsOf(server, info string) (faults []record.Fault) {
+	if infoField(info, "role") == "slave" { // which takes writes, or the start would have failed
+		faults = append(faults, record.Fault{
+			What:   fmt.Sprintf("Redis at %s loses all sessions when it next synchronizes with its master: it is a replica", server),
+			Advice: "name its master, or use sentinel",
+		})
+	}
 	if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
 		faults = append(faults, record.Fault{
 			What:   fmt.Sprintf("Redis at %s may drop sessions and counters to free memory: its maxmemory-policy is %s", server, policy),

@@ -116,6 +116,7 @@ func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
 		want     []string // expected messages, in this order
 	}{
 		{[]string{"--maxmemory-policy", "noeviction", "--appendonly", "yes", "--appendfsync", "always"}, nil},
+		{[]string{"--replicaof", "127.0.0.1", "1", "--replica-read-only", "no", "--appendonly", "yes", "--appendfsync", "always"}, []string{"it is a replica"}},
 		{[]string{"--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"}, []string{"maxmemory-policy is allkeys-lru", "appendfsync is everysec"}},
 		{[]string{"--maxmemory-policy", "volatile-ttl", "--appendonly", "no"}, []string{"maxmemory-policy is volatile-ttl", "appendonly is off"}},
 		{[]string{"--appendonly", "yes", "--appendfsync", "always", "--user default on nopass ~* +@all -flushall"}, []string{noRights}},
