@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -151,6 +152,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	}
 	changed := ad.event(record.AccountChanged, a)
 	changed.Fields, changed.Reason = []string{"password"}, "password"
+	changed.Address = cmp.Or(ch.Address, changed.Address) // where the user is
 	err = ad.Accounts.SetPassword(ctx, at.Now, a, hash, keep, background.OutboxEvents(ctx, ad.Company, changed)...)
 	if errors.Is(err, record.ErrConflict) {
 		return ErrChanged

@@ -84,7 +84,7 @@ func (c *Call) expects(a record.Account) (record.AuthMethods, error) {
 // backup codes nor a phone that gets one.
 var ErrNoSecondFactor = &wire.Refusal{
 	Err:     wire.ErrUserRestricted,
-	Message: "A code is due, but the account has no phone that gets one, no authenticator app and no backup codes. Let the user log in another way, or ask an operator to add one of these.",
+	Message: "A code is due, but the account has nothing that gives one: a phone or, if it has a password, an authenticator app or backup codes. Let the user log in another way, or ask an operator to add one of these.",
 	Reason:  wire.NoSecondFactor,
 }
 
