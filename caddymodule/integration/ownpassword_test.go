@@ -74,7 +74,8 @@ func userChangesTheirPassword(t *testing.T, s *site) {
 	s.api("reads-and-nothing-else", "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantRefused(403, "")
 	s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a fine secret", "new_password": "a finer secret", "keep_session": nil, "address": nil}).wantStatus(http.StatusNoContent)
 	s.gone(kept)
-	s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a finer secret", "new_password": "a fine secret"}).wantStatus(http.StatusNoContent)
+	s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a finer secret", "new_password": "a fine secret", "address": "203.0.113.7"}).wantStatus(http.StatusNoContent)
+	s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"203.0.113.7","actor":"all","reason":"password"`)
 	kept = s.signedIn("alice", "a fine secret")
 	for range 10 {
 		s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "wrong"}).wantRefused(401, "current_password")
