@@ -23,11 +23,12 @@ passwords and codes, locks, changes and revoked sessions, named as in the audit
 log. The store keeps them for audit_keep: at most a hundred that strangers can
 cause, twenty of each kind that a user's session can repeat, and a hundred
 others. RESULT is the next state of a step that succeeded, or why it did not.
-FACTOR is what the user gave. ACTOR says who managed the account. COUNT is how often the event
-happened in a row; TIME and REF are then those of the last. REF names the
-answer that the user got. --ref shows only the event with this ref; without an
-account it searches all of the company or, without --company, of all companies,
-and says whose the event was. What is not in a history may be in the audit log.`, cobra.MaximumNArgs(1), func(args []string) error {
+FACTOR is what the user gave. ACTOR says who managed the account. COUNT is how
+often the event happened in a row; TIME and REF are then those of the last. REF
+names the answer that the user got. --ref shows only the event with this ref;
+without an account it searches all of the company or, without --company, of all
+companies, and says whose the event was. What is not in a history may be in the
+audit log.`, cobra.MaximumNArgs(1), func(args []string) error {
 		if len(args) == 0 && ref == "" {
 			return errors.New("name an account, or an error with --ref")
 		}
