@@ -70,7 +70,8 @@ audit log.`, cobra.MaximumNArgs(1), func(args []string) error {
 		}
 		return list(c, header, answer.Events, func(e api.Event) []string {
 			result := e.Result
-			if result == record.Success && !strings.HasSuffix(e.Name, ".logout.success") && !strings.HasSuffix(e.Name, ".recovery.setpassword.success") { // which lead to no state
+			ends := strings.HasSuffix(e.Name, ".logout.success") || e.Name == "mnemogate.setpassword.success" && e.State != record.Authorized // after a recovery
+			if result == record.Success && !ends {
 				result = cmp.Or(string(e.State), result)
 			}
 			result = strings.Join(strings.Fields(result+" "+e.Reason), " ")

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // people is a company's part of a Caddyfile, with one account for each path through
@@ -151,6 +154,10 @@ func everyTransition(t *testing.T, start starter) {
 		if _, ok := c.JSON["session_token"]; ok {
 			t.Error("a recovery must end without a token")
 		}
+		storetest.Eventually(t, 20*time.Second, "history of the recovery", func() bool {
+			history := s.cli("", "account", "history", "alice").want(0).out
+			return strings.Contains(history, "recovery.checkotp.success  recovery-setpassword  sms") && regexp.MustCompile(`\bsetpassword\.success +success `).MatchString(history)
+		})
 		s.credentials("alice@example.com", testPassword+" 2").wantState(record.Authorized)
 	})
 	s.run("recovery by question", func(t *testing.T) {

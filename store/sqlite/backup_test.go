@@ -196,11 +196,17 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 	}
 }
 
-// A backup can be used directly as a store. The first change removes its checksum.
+// A backup can be used directly as a store. The start removes its checksum line, but nothing of
+// another file of such a length.
 func TestSQLiteBackupIsAStore(t *testing.T) {
 	t.Parallel()
 	s := startStore(t, tempFile(t))
 	create(t, s.Accounts(), plain("acme", "alice"))
+	foreign := writeFile(t, bytes.Repeat([]byte("a"), 512+int(checksumSize)))
+	if err := Open(foreign).Start(bg); err == nil {
+		t.Error("a file of another program is taken")
+	}
+	wantEqual(t, "size of another program's file", get[os.FileInfo](t)(os.Stat(foreign)).Size(), 512+checksumSize)
 	file := writeFile(t, backup(t, s))
 	left := file + "-wal" // of another file
 	must(t, os.WriteFile(left, []byte("log"), 0o600))

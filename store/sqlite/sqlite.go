@@ -444,6 +444,16 @@ func createPrivateFile(file string) error {
 func (s *Store) fromBackup(file string) error {
 	info, err := os.Stat(file)
 	if err != nil || info.Size()%512 != checksumSize { // pages are multiples of 512 bytes
+		return err // a store that is open ends here: closing its file once more would end its locks
+	}
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	begins, _, _ := strings.Cut(checksumLine, "%")
+	line := make([]byte, len(begins))
+	if _, err := f.ReadAt(line, info.Size()-checksumSize); err != nil || string(line) != begins {
 		return err
 	}
 	target, err := filepath.EvalSymlinks(file)
@@ -456,7 +466,10 @@ func (s *Store) fromBackup(file string) error {
 	if s.Log != nil {
 		s.Log.Warn("this file was copied from a backup: sessions that were revoked and codes that were used since are valid again; unless you want that, stop Caddy and restore the backup instead (caddy mnemogate restore --force)", "file", file)
 	}
-	return os.Truncate(file, info.Size()-checksumSize)
+	if err := f.Truncate(info.Size() - checksumSize); err != nil {
+		return err
+	}
+	return f.Sync() // before its log has anything
 }
 
 // makePrivate removes other users' access to existing files, such as a file that was
