@@ -233,8 +233,8 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 }
 
 // RenewCode replaces the code of the call's session. If the gateway fails, the code before
-// stays valid. The token and its expiry do not change. Of concurrent renewals,
-// the code of the last one counts.
+// stays valid, unless it is one of a hardened recovery, which is sent after the answer. The
+// token and its expiry do not change. Of concurrent renewals, the code of the last one counts.
 func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	a, err := c.codeAccount(ctx)
 	if err != nil {
