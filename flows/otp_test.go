@@ -271,7 +271,7 @@ func TestAFailedRenewalLeavesTheCode(t *testing.T) {
 		b := newHarness(t)
 		b.update(true, func(a *record.Account) { a.SecondFactor = true })
 		check := strings.Replace(route, "renewotp", "checkotp", 1)
-		token, first := begin(b)
+		token, _ := begin(b)
 		b.must(route, token, nil)
 		second := b.sms.last(t).Code
 		b.sms.broken = errDown
@@ -279,7 +279,7 @@ func TestAFailedRenewalLeavesTheCode(t *testing.T) {
 		b.must(check, token, object{"otp": second})
 
 		b.sms.broken = nil
-		token, first = begin(b)
+		token, first := begin(b)
 		b.must(route, token, nil)
 		b.wrong(wire.ErrOTPInvalid, check, token, object{"otp": first})
 	}

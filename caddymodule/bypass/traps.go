@@ -443,11 +443,20 @@ func uncovered(_ facts, v *visit, _ way) (found [][]any) {
 				return is && err == nil
 			})
 			value := strings.Join(h.Response.Set[name], ",")
-			instead := value != "" && !stillPrivate.MatchString(value) && (h.Response.Require == nil || h.Response.Require.Headers[name] != nil)
+			instead := value != "" && !stillPrivate.MatchString(value) && !isDefault(h.Response.Require, name)
 			found = append(found, when(gone || instead, name)...)
 		}
 	}
 	return found
+}
+
+// isDefault reports whether a header with this condition is set only where there is none.
+func isDefault(condition *caddyhttp.ResponseMatcher, name string) bool {
+	if condition == nil {
+		return false
+	}
+	values, named := condition.Headers[name]
+	return named && values == nil
 }
 
 // stillPrivate matches values of Cache-Control and Vary that keep answers apart, too.

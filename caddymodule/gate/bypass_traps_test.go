@@ -66,6 +66,8 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			}},
 		"headers of good answers, in the block": {sites: "http:// {\nhandle /acme/* {\nheader {\nmatch status 2xx\nCache-Control public max-age\n}\nmnemogate\n" + upstream + "}\n}",
 			want: []told{{"mnemogate: header comes before it but waits for the answer, and replaces Cache-Control of users' answers and refusals, which caches may then show to others", "Caddyfile:15", "handle { header ...;"}}},
+		"a value for good answers": {sites: "http:// {\nhandle /acme/* {\nheader {\nmatch status 2xx\nCache-Control max-age=60\n}\nmnemogate\n" + upstream + "}\n}",
+			want: []told{{"mnemogate: header comes before it but waits for the answer, and replaces Cache-Control of users' answers and refusals, which caches may then show to others", "Caddyfile:15", "handle { header ...;"}}},
 		"headers that hide nothing":    {sites: "http:// {\nheader Cache-Control max-age=60\nheader /assets/* >Cache-Control max-age=60\nheader ?Cache-Control max-age=60\nheader {\nCache-Control no-store\nVary \"Origin, Authorization\"\n+Vary Origin\n-Server\n}\nmnemogate\nhandle {\nheader >Cache-Control max-age=60\n" + upstream + "}\n}"},
 		"a cache changes no path":      {sites: "http:// {\n@api path /api/*\nroute {\nmnemogate @api {\nbase_path /api\n}\ncache {\nkey {\ntemplate \"{uri} {http.request.header.X-Profile-Mnemocode} {http.request.header.X-Company-Code}\"\n}\n}\nreverse_proxy @api localhost:9000\n}\n}"},
 		"abort before it":              {sites: "http:// {\nroute {\n@bad remote_ip 192.0.2.0/24\nabort @bad\nmnemogate\n" + upstream + "}\n}"},
