@@ -59,7 +59,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 	if err == nil {
 		e.Session = cmp.Or(e.Session, c.NextID())
 		e.State = cmp.Or(reply.SessionState, e.State)
-		e.Factor, e.Reason = string(c.By()), c.With
+		e.Factor, e.Reason = string(c.By), c.With
 	}
 	e.Noise, e.Apart = isNoise(e), isUnlimited(e)
 	if !isHistory(e) {

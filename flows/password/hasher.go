@@ -109,7 +109,7 @@ func (h *Hasher) in(turns *turns, ctx context.Context, turn Turn, estimate time.
 		began := time.Now()
 		defer func() { turns.release(w, time.Since(began)) }()
 	}
-	if h.Waited != nil && !turn.Patient && (err == nil || err == ErrBusy) {
+	if h.Waited != nil && turns == &h.turns && !turn.Patient && (err == nil || err == ErrBusy) {
 		h.Waited(waited, err == nil)
 	}
 	if err != nil {

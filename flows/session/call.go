@@ -50,8 +50,8 @@ type Call struct {
 	device    *record.Device    // what FindDevice has found; see known
 
 	// For the call's events.
+	By      record.AuthMethods // the proof with which the step succeeded; empty for none
 	With    string             // the ID of the passkey, the OAuth provider, or the device that spared a code; empty for none
-	by      record.AuthMethods // the proof with which the step succeeded; empty for none
 	account int64
 	nextID  string // of the session that the call issued a token for
 	country string // calling code of the phone that the call's SMS code is for; empty for none
@@ -94,9 +94,6 @@ func (c *Call) Session() record.Session {
 	}
 	return *c.session
 }
-
-// By returns how the user has proved who they are in the step that succeeded, or "".
-func (c *Call) By() record.AuthMethods { return c.by }
 
 // NextID returns the ID of the session that the call issued a token for, or "".
 func (c *Call) NextID() string { return c.nextID }

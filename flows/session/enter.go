@@ -237,7 +237,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Reply, error) {
 	if err := c.storeAndSend(ctx, next, st, code); err != nil {
 		return Reply{}, err
 	}
-	c.nextID, c.by = next.ID, st.By
+	c.nextID, c.By = next.ID, st.By
 	c.recordCode(ctx, st)
 	reply := c.Describe(st.Account, next, token)
 	if st.State == record.Authorized {

@@ -156,7 +156,7 @@ func (u *StepUp) Raise(ctx context.Context, st Step) (record.Session, error) {
 	}
 	raised := u.Event()
 	raised.Name, raised.Company, raised.Factor, raised.Reason, raised.Country = record.SessionRaised, u.Company.Code, string(st.By), u.With, ""
-	u.by = st.By
+	u.By = st.By
 	u.m.Emit(ctx, raised)
 	u.recordCode(ctx, st)
 	err = u.extend(ctx)

@@ -269,7 +269,7 @@ func (r *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 }
 
 func faultsOf(server, info string) (faults []record.Fault) {
-	if infoField(info, "role") == "slave" { // which takes writes, or the start would have failed
+	if infoField(info, "slave_read_only") == "0" { // a replica that takes writes
 		faults = append(faults, record.Fault{
 			What:   fmt.Sprintf("Redis at %s loses all sessions when it next synchronizes with its master: it is a replica", server),
 			Advice: "name its master, or use sentinel",
