@@ -11,6 +11,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -283,6 +284,30 @@ func TestAFailedRenewalLeavesTheCode(t *testing.T) {
 		b.must(route, token, nil)
 		b.wrong(wire.ErrOTPInvalid, check, token, object{"otp": first})
 	}
+}
+
+// Of two renewals at once, the code that was sent works, even if the other one began later.
+func TestARenewalThatFailsLeavesAnothers(t *testing.T) {
+	b := harnessWithCodes(t)
+	token, _ := b.awaiting()
+	b.company.SMS = slowSender{b.sms, func() {
+		b.company.SMS, b.sms.broken = b.sms, errDown
+		b.wrong(wire.ErrUnavailable, "auth/renewotp", token, nil)
+		b.sms.broken = nil
+	}}
+	b.must("auth/renewotp", token, nil)
+	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+}
+
+// A slowSender sends after something else has happened.
+type slowSender struct {
+	*outbox
+	first func()
+}
+
+func (s slowSender) Send(ctx context.Context, m message.Message) error {
+	s.first()
+	return s.outbox.Send(ctx, m)
 }
 
 func TestExactlyOneOfOTPAndBackupCode(t *testing.T) {

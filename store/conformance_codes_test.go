@@ -61,16 +61,14 @@ var backupCodeCases = []accountsCase{
 var codeCases = []sessionsCase{
 	{
 		name:    "codes",
-		promise: "OpenCode returns the number with which SetCode may replace the code, and leaves the code as it is. SpendCode removes the code and returns the session with it.",
+		promise: "SetCode replaces the code. SpendCode removes the code and returns the session with it.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			sent := newCode("first")
 			s.Code = &sent
 			must(t, one.Create(bg, t0, s))
-			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, record.CheckOTP))
-			wantSession(t, one, s)
 			code := newCode("second")
-			must(t, one.SetCode(bg, s.Hash, number, code))
+			must(t, one.SetCode(bg, t0, s.Hash, record.CheckOTP, code, false))
 			s.Code = &code
 			wantSession(t, two, s)
 			spend := func(n record.Sessions) record.Session {
@@ -93,68 +91,46 @@ var codeCases = []sessionsCase{
 			wantSession(t, two, s)
 			spent := get[record.Session](t)(two.SpendCode(bg, t0, "acme", s.Hash, record.CheckOTP))
 			wantEqual(t, "spent", spent, s)
-			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, record.CheckOTP))
-			wantSession(t, two, s)
 			next := session("b", 1, 1, record.CheckOTP)
 			next.NoCode = true
 			must(t, one.Replace(bg, t0, s.Hash, record.CheckOTP, next))
 			wantSession(t, two, next)
-			wantErr(t, "an ended session", one.SetCode(bg, s.Hash, number, newCode("c")), record.ErrConflict)
-			wantErr(t, "another's number", one.SetCode(bg, next.Hash, number, newCode("c")), record.ErrConflict)
-			wantSession(t, two, next)
-			must(t, one.SetCode(bg, next.Hash, get[int64](t)(two.OpenCode(bg, t0, next.Hash, record.CheckOTP)), newCode("c")))
 			code := newCode("c")
+			wantErr(t, "an ended session", one.SetCode(bg, t0, s.Hash, record.CheckOTP, code, false), record.ErrConflict)
+			wantSession(t, two, next)
+			must(t, one.SetCode(bg, t0, next.Hash, record.CheckOTP, code, false))
 			next.NoCode, next.Code = false, &code
 			wantSession(t, two, next)
 		},
 	},
 	{
 		name:    "renewed codes",
-		promise: "SetCode stores a code unless OpenCode has been called again. OpenCode returns ErrConflict unless the session exists, is in that state and has not expired.",
+		promise: "SetCode returns ErrConflict unless the session exists, is in that state and has not expired; with onlyIfNone also if it has a code.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			must(t, one.Create(bg, t0, s))
-			open := func(n record.Sessions) int64 {
-				t.Helper()
-				return get[int64](t)(n.OpenCode(bg, t0, s.Hash, record.CheckOTP))
-			}
-			first, second := open(one), open(two)
-			if second <= first {
-				t.Errorf("numbers %d, %d do not grow", first, second)
-			}
-			late, code := newCode("late"), newCode("code")
-			wantErr(t, "an older number", one.SetCode(bg, s.Hash, first, late), record.ErrConflict)
-			must(t, two.SetCode(bg, s.Hash, second, code))
-			wantErr(t, "an older number", one.SetCode(bg, s.Hash, first, late), record.ErrConflict)
-			wantErr(t, "a number to come", one.SetCode(bg, s.Hash, second+1, late), record.ErrConflict)
-			_, err := one.OpenCode(bg, t0, s.Hash, record.RecoveryOTP)
-			wantErr(t, "another state", err, record.ErrConflict)
-			_, err = one.OpenCode(bg, s.Expires, s.Hash, record.CheckOTP)
-			wantErr(t, "an expired session", err, record.ErrConflict)
+			code, late := newCode("code"), newCode("late")
+			must(t, one.SetCode(bg, t0, s.Hash, record.CheckOTP, code, true))
+			wantErr(t, "a second code", two.SetCode(bg, t0, s.Hash, record.CheckOTP, late, true), record.ErrConflict)
+			wantErr(t, "another state", one.SetCode(bg, t0, s.Hash, record.RecoveryOTP, late, false), record.ErrConflict)
+			wantErr(t, "an expired session", one.SetCode(bg, s.Expires, s.Hash, record.CheckOTP, late, false), record.ErrConflict)
 			s.Code = &code
 			wantSession(t, one, s)
-			third := open(one)
-			if third <= second {
-				t.Errorf("numbers %d, %d do not grow", second, third)
-			}
+			must(t, two.SetCode(bg, t0, s.Hash, record.CheckOTP, late, false))
+			s.Code = &late
+			wantSession(t, one, s)
 			must(t, one.Delete(bg, s.Hash))
-			wantErr(t, "an ended session", two.SetCode(bg, s.Hash, third, late), record.ErrConflict)
+			wantErr(t, "an ended session", two.SetCode(bg, t0, s.Hash, record.CheckOTP, late, false), record.ErrConflict)
 		},
 	},
 	{
-		name:    "racing OpenCode",
-		promise: "Each call returns a higher number, so only one of several concurrent renewals sets the code.",
+		name:    "racing SetCode",
+		promise: "Of several codes for a session without one, one is set.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			must(t, one.Create(bg, t0, s))
-			numbers := make([]int64, 50)
-			errs := race(50, one, two, func(i int, n record.Sessions) (err error) {
-				numbers[i], err = n.OpenCode(bg, t0, s.Hash, record.CheckOTP)
-				return err
-			})
-			wantWinners(t, errs, 50, is(nil))
-			errs = race(50, one, two, func(i int, n record.Sessions) error {
-				return n.SetCode(bg, s.Hash, numbers[i], newCode(fmt.Sprint(i)))
+			errs := race(50, one, two, func(i int, n record.Sessions) error {
+				return n.SetCode(bg, t0, s.Hash, record.CheckOTP, newCode(fmt.Sprint(i)), true)
 			})
 			wantWinners(t, errs, 1, is(record.ErrConflict))
 		},

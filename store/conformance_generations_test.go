@@ -170,10 +170,9 @@ var generationSessionsCases = []sessionsCase{
 				next := ofCompanyGeneration(4, s)
 				next.Hash[31]++
 				for method, err := range map[string]error{
-					"OpenCode": second(one.OpenCode(bg, t0, s.Hash, s.State)),
-					"SetCode":  one.SetCode(bg, s.Hash, 0, code),
-					"Replace":  one.Replace(bg, t0, s.Hash, s.State, next),
-					"Raise":    one.Raise(bg, t0, s.Hash, s.Profile, "raised"),
+					"SetCode": one.SetCode(bg, t0, s.Hash, s.State, code, false),
+					"Replace": one.Replace(bg, t0, s.Hash, s.State, next),
+					"Raise":   one.Raise(bg, t0, s.Hash, s.Profile, "raised"),
 				} {
 					wantErr(t, method+" of "+s.ID, err, record.ErrConflict)
 				}

@@ -68,8 +68,7 @@ var sessionCases = []sessionsCase{
 			err := one.Replace(bg, t0, hash("a"), record.CheckOTP, session("b", 1, 1, record.Authorized))
 			wantErr(t, "Replace", err, record.ErrConflict)
 			wantGone(t, one, "b")
-			wantErr(t, "OpenCode", second(one.OpenCode(bg, t0, hash("a"), record.CheckOTP)), record.ErrConflict)
-			wantErr(t, "SetCode", one.SetCode(bg, hash("a"), 1, newCode("c")), record.ErrConflict)
+			wantErr(t, "SetCode", one.SetCode(bg, t0, hash("a"), record.CheckOTP, newCode("c"), false), record.ErrConflict)
 			wantErr(t, "SpendCode", second(one.SpendCode(bg, t0, "acme", hash("a"), record.CheckOTP)), record.ErrNotFound)
 		},
 	},
@@ -289,7 +288,7 @@ var expireCases = []sessionsCase{
 			// Use the clock of t0 again.
 			wantErr(t, "Touch", one.Touch(bg, t0, s.Hash, s.Ends), record.ErrNotFound)
 			wantErr(t, "Replace", one.Replace(bg, t0, s.Hash, s.State, session("b", 1, 1, record.Authorized)), record.ErrConflict)
-			wantErr(t, "OpenCode", second(one.OpenCode(bg, t0, s.Hash, s.State)), record.ErrConflict)
+			wantErr(t, "SetCode", one.SetCode(bg, t0, s.Hash, s.State, newCode("c"), false), record.ErrConflict)
 			wantEqual(t, "listed", len(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), 0)
 			must(t, one.Sweep(bg, s.Expires.Add(time.Hour)))
 			wantEqual(t, "Expires in an hour", get[record.Session](t)(two.Get(bg, s.Hash)).Expires, time.Time{})

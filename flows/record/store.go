@@ -403,14 +403,10 @@ type SessionWriter interface {
 
 // SessionCodes keeps the one-time codes of sessions.
 type SessionCodes interface {
-	// OpenCode returns a number with which SetCode may replace the code of a session in
-	// state, which stays until then. Each call returns a higher number. OpenCode
-	// returns ErrConflict unless the session exists, is in that state and has not
-	// expired.
-	OpenCode(ctx context.Context, now time.Time, hash TokenHash, state State) (int64, error)
-	// SetCode sets the code of a session and clears NoCode. It returns ErrConflict if
-	// the session is gone, or OpenCode was called again after it returned number.
-	SetCode(ctx context.Context, hash TokenHash, number int64, code Code) error
+	// SetCode replaces the code of a session, and clears NoCode. Of several codes, the one
+	// that was set last counts. SetCode returns ErrConflict unless the session exists, is in
+	// state and has not expired at now; with onlyIfNone also if it has a code.
+	SetCode(ctx context.Context, now time.Time, hash TokenHash, state State, code Code, onlyIfNone bool) error
 	// SpendCode returns a session as Get does and removes its code. The Code of the
 	// returned session is the removed one. SpendCode removes nothing, and Code is
 	// nil, unless the session belongs to the company, is in state and has not

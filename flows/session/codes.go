@@ -234,7 +234,7 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 
 // RenewCode replaces the code of the call's session. If the gateway fails, the code before
 // stays valid, unless it is one of a hardened recovery, which is sent after the answer. The
-// token and its expiry do not change. Of concurrent renewals, the code of the last one counts.
+// token and its expiry do not change. Of concurrent renewals, the code that was sent last counts.
 func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	a, err := c.codeAccount(ctx)
 	if err != nil {
@@ -257,23 +257,10 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	if err := c.Charge(ctx, code.counters...); err != nil {
 		return record.Account{}, err
 	}
-	return a, c.replaceCode(ctx, same, code)
+	// A code that was sent must work even if the client hangs up.
+	return a, c.Tells.replaceCode(context.WithoutCancel(ctx), same, code)
 }
 
-// replaceCode sends a new code for the call's session, which takes the place of the one before.
-func (c *Call) replaceCode(ctx context.Context, st Step, code newCode) error {
-	ctx = context.WithoutCancel(ctx) // a code that was sent must work even if the client hangs up
-	number, err := c.m.Sessions.OpenCode(ctx, c.Now, c.session.Hash, c.session.State)
-	if err != nil {
-		return wire.Gone("renewing the code", err)
-	}
-	return c.Tells.replaceCode(ctx, st, number, code)
-}
-
-func (c *Call) setCode(ctx context.Context, number int64, code *record.Code) error {
-	err := c.m.Sessions.SetCode(ctx, c.session.Hash, number, *code)
-	if err != nil && !errors.Is(err, record.ErrConflict) { // ErrConflict: a later renewal has replaced the code
-		return wire.Unavailable("storing the code", err)
-	}
-	return nil
+func (c *Call) setCode(ctx context.Context, code *record.Code) error {
+	return wire.Gone("storing the code", c.m.Sessions.SetCode(ctx, c.Now, c.session.Hash, c.session.State, *code, false))
 }

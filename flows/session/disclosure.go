@@ -46,8 +46,8 @@ type Disclosure interface {
 	prepare(code *record.Code, st Step, fixed bool) ([]record.Counter, error)
 	// deliver sends the code of a step.
 	deliver(ctx context.Context, st Step, session record.TokenHash, code newCode) error
-	// replaceCode sends the code of the call's session, and stores it with this number.
-	replaceCode(ctx context.Context, st Step, number int64, code newCode) error
+	// replaceCode sends a new code for the call's session, which takes the place of the one before.
+	replaceCode(ctx context.Context, st Step, code newCode) error
 	// revoked returns the account with which the step of a revoked session continues, or an
 	// error. status is why it was revoked, if that is known.
 	revoked(state record.State, a record.Account, status error) (record.Account, error)
@@ -134,11 +134,11 @@ func (c open) deliver(ctx context.Context, _ Step, _ record.TokenHash, code newC
 	return c.handOver(ctx, "sending the code", code.counters, code.send)
 }
 
-func (c open) replaceCode(ctx context.Context, st Step, number int64, code newCode) error {
+func (c open) replaceCode(ctx context.Context, st Step, code newCode) error {
 	if err := c.deliver(ctx, st, c.session.Hash, code); err != nil {
 		return err
 	}
-	return c.setCode(ctx, number, code.stored)
+	return c.setCode(ctx, code.stored)
 }
 
 // revoked tells the status if the route reports it (contract, section 3).

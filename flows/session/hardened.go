@@ -203,11 +203,11 @@ func (c hardened) deliver(ctx context.Context, st Step, session record.TokenHash
 	return nil
 }
 
-func (c hardened) replaceCode(ctx context.Context, st Step, number int64, code newCode) error {
+func (c hardened) replaceCode(ctx context.Context, st Step, code newCode) error {
 	if !anyones(st.State) {
-		return c.open.replaceCode(ctx, st, number, code)
+		return c.open.replaceCode(ctx, st, code)
 	}
-	if err := c.setCode(ctx, number, code.stored); err != nil {
+	if err := c.setCode(ctx, code.stored); err != nil {
 		return err
 	}
 	return c.deliver(ctx, st, c.session.Hash, code)
@@ -246,11 +246,8 @@ func (c hardened) voidCode(ctx context.Context, hash record.TokenHash, unsent *r
 	if code.Hash == unsent.Hash { // otherwise it is the code of a renewal, which is put back
 		rand.Read(code.Hash[:])
 	}
-	number, err := c.m.Sessions.OpenCode(ctx, c.m.Now(), hash, record.RecoveryOTP)
-	if err == nil {
-		err = c.m.Sessions.SetCode(ctx, hash, number, code)
-	}
-	if errors.Is(err, record.ErrConflict) { // the session was revoked, or a later renewal has replaced the code
+	err = c.m.Sessions.SetCode(ctx, c.m.Now(), hash, record.RecoveryOTP, code, true)
+	if errors.Is(err, record.ErrConflict) { // the session was revoked, or a renewal has set its code meanwhile
 		return nil
 	}
 	return err

@@ -71,7 +71,7 @@ func (c *Call) NewStepUp(ctx context.Context, a record.Account, wanted string, f
 		err = c.Charge(ctx, code.counters...)
 	}
 	if err == nil {
-		err = c.replaceCode(ctx, st, code)
+		err = c.Tells.replaceCode(context.WithoutCancel(ctx), st, code)
 	}
 	return token, c.SecondsUntil(expires), err
 }

@@ -81,7 +81,6 @@ type account struct {
 
 type session struct {
 	record.Session
-	opened  int64     // how often OpenCode was called
 	expired time.Time // when it expired, once Expire has marked it
 }
 
@@ -381,22 +380,10 @@ func (s sessions) End(ctx context.Context, now time.Time, e record.Revocation) e
 	})
 }
 
-func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {
-	return ask(ctx, s.link, &s.mu, "sessions.open_code", func() (int64, error) {
-		found, err := s.live(now, hash, state)
-		if err != nil {
-			return 0, err
-		}
-		found.opened++
-		s.sessions[hash] = found
-		return found.opened, nil
-	})
-}
-
-func (s sessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
+func (s sessions) SetCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State, code record.Code, onlyIfNone bool) error {
 	return s.do(ctx, "set_code", func() error {
-		found, err := s.find(hash)
-		if err != nil || found.opened != number {
+		found, err := s.live(now, hash, state)
+		if err != nil || onlyIfNone && found.Code != nil {
 			return record.ErrConflict
 		}
 		code.Expires = stored(code.Expires)

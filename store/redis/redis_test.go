@@ -465,9 +465,8 @@ func TestRedisOutOfMemory(t *testing.T) {
 		must(t, sessions.Create(bg, t0, session(name, account, 1, record.Authorized)))
 	}
 	s.Ask(t, "config", "set", "maxmemory", "1")
-	_, err := sessions.OpenCode(bg, t0, a.Hash, a.State)
 	for method, err := range map[string]error{
-		"OpenCode":         err,
+		"SetCode":          sessions.SetCode(bg, t0, a.Hash, a.State, newCode("d"), false),
 		"Create":           sessions.Create(bg, t0, session("b", 1, 1, record.CheckOTP)),
 		"Create of a link": sessions.Create(bg, t0, session("c", 1, 1, record.MailedLink)),
 		"Replace":          sessions.Replace(bg, t0, a.Hash, a.State, session("d", 1, 1, record.Authorized)),
@@ -546,11 +545,10 @@ func TestRedisFollowsAMovingSlot(t *testing.T) {
 		from.Ask(t, "migrate", "127.0.0.1", to.Port, k, 0, 1000)
 		wantFound()
 	}
-	number := get[int64](t)(sessions.OpenCode(bg, t0, a.Hash, record.CheckOTP))
 	for _, s := range []*storetest.Redis{to, from} {
 		s.Ask(t, "cluster", "setslot", slot, "node", toID)
 	}
-	must(t, sessions.SetCode(bg, a.Hash, number, newCode("c")))
+	must(t, sessions.SetCode(bg, t0, a.Hash, record.CheckOTP, newCode("c"), false))
 	must(t, sessions.Replace(bg, t0, a.Hash, a.State, session("b", 1, 1, record.Authorized)))
 }
 

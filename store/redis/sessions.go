@@ -329,29 +329,11 @@ func fields(answer any) map[string]string {
 
 // Codes
 
-var openCodeScript = newScript("opencode")
-
-func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {
-	var number int64
-	err := s.call(ctx, "sessions.open_code: opening code", func(ctx context.Context) error {
-		changed, answer, err := s.run(ctx, openCodeScript, []string{s.sessionKey(hash)}, record.Micros(now), string(state))
-		if err != nil {
-			return err
-		}
-		if !changed {
-			return record.ErrConflict
-		}
-		number = answer[0].(int64)
-		return nil
-	})
-	return number, err
-}
-
 var setCodeScript = newScript("setcode")
 
-func (s sessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
+func (s sessions) SetCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State, code record.Code, onlyIfNone bool) error {
 	return s.change(ctx, "sessions.set_code: setting code", record.ErrConflict, setCodeScript, []string{s.sessionKey(hash)},
-		append([]any{number}, encodeCode(code)...)...)
+		append([]any{record.Micros(now), string(state), onlyIfNone}, encodeCode(code)...)...)
 }
 
 var spendCodeScript = newScript("spendcode")
@@ -463,7 +445,7 @@ func (s sessions) Sweep(ctx context.Context, _ time.Time) error { return ctx.Err
 //
 //	i id          c company   a account    m mnemocode   l login id   e session generation
 //	s state       d disclaimers accepted   b created     x expires    n ends
-//	k code hash   p phone     t code expires             r how often OpenCode was called
+//	k code hash   p phone     t code expires
 //	o 1: no code was sent                  y company generation       v last used
 //	w address     u user agent             f profile     g device
 func encodeSession(s record.Session) []any {

@@ -230,22 +230,13 @@ func (s sessions) List(ctx context.Context, now time.Time, company string, accou
 	return all, err
 }
 
-const openCode = `
-	UPDATE sessions SET code_number = code_number + 1
-	WHERE hash = ? AND state = ? AND expires > ? AND` + notEnded + ` RETURNING code_number`
+const setCode = `
+	UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ?, no_code = 0
+	WHERE hash = ? AND state = ? AND expires > ? AND (code_hash IS NULL OR NOT ?) AND` + notEnded
 
-func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {
-	number, err := sqlstore.ChangeOne(ctx, s, "sessions.open_code: opening code", sqlstore.ScanValue[int64], openCode, hash[:], string(state), record.Micros(now))
-	if errors.Is(err, record.ErrNotFound) {
-		err = record.ErrConflict
-	}
-	return number, err
-}
-
-const setCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ?, no_code = 0 WHERE hash = ? AND code_number = ? AND` + notEnded
-
-func (s sessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
-	return sqlstore.Change(ctx, s, "sessions.set_code: setting code", record.ErrConflict, setCode, code.Hash[:], code.Phone, record.Micros(code.Expires), hash[:], number)
+func (s sessions) SetCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State, code record.Code, onlyIfNone bool) error {
+	return sqlstore.Change(ctx, s, "sessions.set_code: setting code", record.ErrConflict, setCode,
+		code.Hash[:], code.Phone, record.Micros(code.Expires), hash[:], string(state), record.Micros(now), onlyIfNone)
 }
 
 const takeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE hash = ? AND code_hash = ? AND` + notEnded

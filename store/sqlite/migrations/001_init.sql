@@ -91,7 +91,7 @@ CREATE TABLE pending_revocations (
 	PRIMARY KEY (company, account)
 ) STRICT, WITHOUT ROWID;
 
--- code_number counts the calls of OpenCode; code_hash is null when no code waits.
+-- code_hash is null when no code waits.
 CREATE TABLE sessions (
 	hash               BLOB    PRIMARY KEY NOT NULL,
 	id                 TEXT    NOT NULL,
@@ -105,7 +105,6 @@ CREATE TABLE sessions (
 	created            INTEGER NOT NULL,
 	expires            INTEGER NOT NULL,
 	ends               INTEGER NOT NULL,
-	code_number        INTEGER NOT NULL DEFAULT 0,
 	code_hash          BLOB   ,
 	code_phone         TEXT    NOT NULL,
 	code_expires       INTEGER NOT NULL,
