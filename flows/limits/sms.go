@@ -38,8 +38,8 @@ func (at *Attempt) personalBudget(name, of string, rate tenant.Rate) []record.Co
 	return []record.Counter{personalCounter(at.Keys, at.Company.Code, name, of, rate)}
 }
 
-// MailsTo returns the budget of codes to an email that nobody has proven yet, whoever asks
-// for them. The email is normalised as a login id.
+// MailsTo returns the budget of codes to an email that is not proven yet. All who ask for them
+// share it. The email is normalised as a login id.
 func (at *Attempt) MailsTo(email string) []record.Counter {
 	return at.personalBudget("limit.mails", email, at.Company.Limits.MailsPerAccount)
 }

@@ -303,10 +303,8 @@ func toldChanges(fields []string, before, after record.Account) string {
 	for i, field := range told {
 		value := ""
 		switch field {
-		case "status":
-			value = string(after.Status)
-		case "role":
-			value = cmp.Or(after.Role, "none")
+		case "status", "role":
+			value = cmp.Or(*record.FieldNamed(field).Text(&after), "none")
 		case "second_factor", "must_set_password":
 			value = map[bool]string{true: "on", false: "off"}[*record.FieldNamed(field).Flag(&after)]
 		case "totp":

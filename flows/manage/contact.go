@@ -315,6 +315,6 @@ func (s *Self) CanRemoveContact(contact record.Contact) bool {
 // canSpare reports whether the owner of an account, without one of its contacts, has a way
 // to log in that does not run out, and one to recover, which ends in a login with a password.
 func (ad *Admin) canSpare(a record.Account) bool {
-	hasCode := a.TOTP != "" || ad.Company.SendsCodesTo(a.Phone) || !ad.Company.NeedsSecondFactor(a)
+	hasCode := ad.Company.CanGive(a, record.ByApp) || ad.Company.CanGive(a, record.BySMS) || !ad.Company.NeedsSecondFactor(a)
 	return a.HasLoginID() && ad.Company.CanRecover(a) && hasCode && (ad.needsNoPasskey(a) || ad.Company.CanGive(a, record.ByPasskey))
 }

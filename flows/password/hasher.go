@@ -89,10 +89,10 @@ func (h *Hasher) derive(ctx context.Context, turn Turn, d digest, secret string)
 
 // do calls work when it is the caller's turn. estimate is how long work should take.
 func (h *Hasher) do(ctx context.Context, turn Turn, estimate time.Duration, work func() error) error {
-	return h.in(&h.turns, ctx, turn, estimate, work)
+	return h.in(ctx, &h.turns, turn, estimate, work)
 }
 
-func (h *Hasher) in(turns *turns, ctx context.Context, turn Turn, estimate time.Duration, work func() error) error {
+func (h *Hasher) in(ctx context.Context, turns *turns, turn Turn, estimate time.Duration, work func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (h *Hasher) Hash(ctx context.Context, turn Turn, p Argon2id, secret string)
 func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []string) (hashes []string, err error) {
 	turn.Waited = cmp.Or(turn.Waited, new(time.Duration))
 	sets, _ := h.sets.LoadOrStore(Turn{Company: turn.Company, Patient: turn.Patient}, &turns{slots: h.Slots()})
-	err = h.in(sets.(*turns), ctx, turn, 0, func() error {
+	err = h.in(ctx, sets.(*turns), turn, 0, func() error {
 		hashes, err = h.hashAll(ctx, turn, p, secrets)
 		return err
 	})
